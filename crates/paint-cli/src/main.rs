@@ -1,0 +1,3 @@
+//! The `paint` command line.
+
+fn main() {}

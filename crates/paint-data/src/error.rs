@@ -1,0 +1,39 @@
+//! What can go wrong with a user's data, told with the file's name.
+
+use std::path::PathBuf;
+
+/// The error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error("cannot read or write: {source}: {}", path.display())]
+    Io {
+        /// The system's own error.
+        source: std::io::Error,
+        /// The file concerned.
+        path: PathBuf,
+    },
+    /// A file is not what it should be.
+    #[error("expected {expected}, found {found}: {}", path.display())]
+    Format {
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        found: String,
+        /// The file concerned.
+        path: PathBuf,
+    },
+    /// An argument names nothing or is out of range.
+    #[error("{what}: expected {expected}, got {got:?}")]
+    Argument {
+        /// The argument.
+        what: &'static str,
+        /// What would be right.
+        expected: String,
+        /// What was given.
+        got: String,
+    },
+}
+
+/// The result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

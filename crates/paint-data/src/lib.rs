@@ -1,0 +1,13 @@
+//! Datasets, corruptions and streams: pixels and labels on the host.
+//!
+//! This crate sees neither tensors nor methods. An [`Image`] is 8-bit RGB; a [`Dataset`] gives random access to labelled
+//! images of several domains.
+
+pub mod corruption;
+pub mod dataset;
+mod error;
+mod image;
+
+pub use dataset::{Dataset, Domain, Info, Sample};
+pub use error::{Error, Result};
+pub use image::Image;
