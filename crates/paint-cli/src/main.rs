@@ -1,3 +1,55 @@
 //! The `paint` command line.
+//!
+//! Data goes to stdout, talk to stderr. Exit status: 0 done, 1 failed, 2 asked for wrongly.
 
-fn main() {}
+mod cmd;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Keeps an image classifier accurate, without labels, while its input drifts.
+#[derive(Debug, Parser)]
+#[command(name = "paint", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// One row for each file of `cmd/`.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Data(cmd::data::Args),
+    List(cmd::list::Args),
+}
+
+impl Command {
+    fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Data(args) => cmd::data::run(args),
+            Self::List(args) => cmd::list::run(&args),
+        }
+    }
+}
+
+/// A command line that parses but asks for something that does not exist; ends with status 2, as clap's own errors do.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+fn main() -> ExitCode {
+    let Err(error) = Cli::parse().command.run() else { return ExitCode::SUCCESS };
+    if output::is_broken_pipe(&error) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("paint: {error:#}");
+    ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+}

@@ -35,5 +35,19 @@ pub enum Error {
     },
 }
 
+impl Error {
+    pub(crate) fn io(source: std::io::Error, path: impl Into<PathBuf>) -> Self {
+        Self::Io { source, path: path.into() }
+    }
+
+    pub(crate) fn format(
+        expected: impl Into<String>,
+        found: impl Into<String>,
+        path: impl Into<PathBuf>,
+    ) -> Self {
+        Self::Format { expected: expected.into(), found: found.into(), path: path.into() }
+    }
+}
+
 /// The result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -6,8 +6,10 @@
 pub mod corruption;
 pub mod dataset;
 mod error;
-mod image;
+mod file;
+pub mod image;
 
-pub use dataset::{Dataset, Domain, Info, Sample};
+pub use dataset::{DATASETS, Dataset, DatasetEntry, Domain, Info, Sample};
 pub use error::{Error, Result};
+pub use file::write_atomically;
 pub use image::Image;

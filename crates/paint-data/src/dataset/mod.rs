@@ -1,6 +1,19 @@
 //! Datasets: random access to labelled images of several domains.
+//!
+//! Each dataset is one file and one row of [`DATASETS`]; a [`Dataset`] holds on to labels and file names, never to pixels it
+//! was not asked for, so that an array larger than the memory can be opened.
 
-use crate::{Image, Result};
+mod cifar10;
+mod memory;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+pub use cifar10::Split;
+pub use memory::Memory;
+
+use crate::{Error, Image, Result};
 
 /// One image and, where known, its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +31,13 @@ pub struct Domain {
     pub name: String,
     /// 1 to 5 for corruptions.
     pub severity: Option<u8>,
+}
+
+impl Domain {
+    /// The domain of uncorrupted images.
+    pub fn clean() -> Self {
+        Self { name: "clean".into(), severity: None }
+    }
 }
 
 /// What a dataset says of itself.
@@ -47,4 +67,61 @@ pub trait Dataset: Send + Sync {
     fn label(&self, domain: usize, index: usize) -> Option<usize>;
     /// One image. Reads only what it needs.
     fn sample(&self, domain: usize, index: usize) -> Result<Sample>;
+}
+
+/// What a dataset's opening can be told; a dataset ignores no key that concerns it and has no use for the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// CIFAR-10: which images. Default: `test`.
+    pub split: Split,
+}
+
+/// What `verify` counted in a sound dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Images, over all domains.
+    pub images: usize,
+    /// Domains.
+    pub domains: usize,
+    /// Classes the labels index; 0 without labels.
+    pub num_classes: usize,
+}
+
+impl Counts {
+    fn of(dataset: &dyn Dataset) -> Self {
+        let domains = dataset.domains().len();
+        Self {
+            images: (0..domains).map(|domain| dataset.len(domain)).sum(),
+            domains,
+            num_classes: dataset.info().num_classes,
+        }
+    }
+}
+
+/// A row of [`DATASETS`].
+pub struct DatasetEntry {
+    /// The name in configs and on the command line.
+    pub name: &'static str,
+    /// One line on what it is and how it lies on disk.
+    pub what: &'static str,
+    /// Opens the dataset at a path.
+    pub open: fn(&Path, &Options) -> Result<Box<dyn Dataset>>,
+    /// Checks layout, counts and label range; the error is the first thing wrong.
+    pub verify: fn(&Path) -> Result<Counts>,
+}
+
+/// Every dataset that can be opened by name.
+pub const DATASETS: &[DatasetEntry] = &[cifar10::ENTRY];
+
+/// The row of this name.
+pub fn entry(name: &str) -> Result<&'static DatasetEntry> {
+    DATASETS.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let known: Vec<&str> = DATASETS.iter().map(|entry| entry.name).collect();
+        Error::Argument {
+            what: "dataset",
+            expected: format!("one of {}", known.join(", ")),
+            got: name.into(),
+        }
+    })
 }

@@ -1,0 +1,4 @@
+//! The commands, one file each: `Args`, then `run`.
+
+pub(crate) mod data;
+pub(crate) mod list;

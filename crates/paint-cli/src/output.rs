@@ -1,0 +1,40 @@
+//! What a command prints: text for people, JSON for programs.
+
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+/// The choice of format; flatten it into a command's arguments.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Output {
+    /// Print JSON in place of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl Output {
+    /// Writes `data` as one JSON value, or `text(data)`, to stdout.
+    pub(crate) fn print<T: Serialize + ?Sized>(
+        self,
+        data: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        let mut stdout = io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut stdout, data).map_err(io::Error::from)?;
+            writeln!(stdout)?;
+        } else {
+            write!(stdout, "{}", text(data))?;
+        }
+        stdout.flush()?;
+        Ok(())
+    }
+}
+
+/// True if the reader of our output went away (`paint list methods | head -1`), which is no failure.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
