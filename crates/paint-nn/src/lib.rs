@@ -1,1 +1,3 @@
-//! To be filled.
+//! Networks, losses, optimizers and checkpoints.
+
+pub mod checkpoint;

@@ -1,0 +1,206 @@
+//! Weights from files, and back.
+//!
+//! A checkpoint is a list of named arrays in host memory; nothing here knows tensors or devices. [`read`] looks at the
+//! content, not at the extension: safetensors, PyTorch's zip and legacy files, NumPy's `.npz` and `.npy`. Files come
+//! from strangers, so no reader executes anything, allocates on a header's word, or panics; each fault names the file and
+//! the cause. [`to_timm`] then brings the names and layouts of Hugging Face, torchvision and Google to timm's, which the
+//! models of this crate use.
+//!
+//! ```no_run
+//! use paint_nn::checkpoint;
+//! let (convention, weights) = checkpoint::to_timm(checkpoint::read("vit.safetensors")?)?;
+//! println!("{convention}: {} arrays", weights.len());
+//! # Ok::<(), checkpoint::Error>(())
+//! ```
+
+mod array;
+mod cursor;
+mod error;
+mod names;
+mod safetensors;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+
+pub use array::{Array, Dtype};
+pub use error::{Error, Fault, Result};
+pub use names::{Convention, to_timm};
+pub use safetensors::write_safetensors;
+
+/// The file formats that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Hugging Face's safetensors.
+    SafeTensors,
+    /// PyTorch 1.6 and later: a zip archive of a pickle and raw storages.
+    TorchZip,
+    /// PyTorch before 1.6: pickles followed by raw storages.
+    TorchLegacy,
+    /// NumPy: a zip archive of `.npy` arrays.
+    Npz,
+    /// NumPy: one array.
+    Npy,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SafeTensors => "safetensors",
+            Self::TorchZip => "PyTorch zip",
+            Self::TorchLegacy => "PyTorch legacy",
+            Self::Npz => "NumPy npz",
+            Self::Npy => "NumPy npy",
+        })
+    }
+}
+
+/// Named arrays in the order of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checkpoint {
+    /// Where the arrays come from.
+    pub format: Format,
+    /// What the file says about itself: safetensors metadata, or the plain values beside a PyTorch state dictionary.
+    pub metadata: BTreeMap<String, String>,
+    /// Entries that are not arrays, as (name, what stands there). Nothing of them was executed.
+    pub skipped: Vec<(String, String)>,
+    entries: Vec<(String, Array)>,
+    index: BTreeMap<String, usize>,
+}
+
+impl Checkpoint {
+    /// A checkpoint without arrays.
+    pub fn new(format: Format) -> Self {
+        Self {
+            format,
+            metadata: BTreeMap::new(),
+            skipped: Vec::new(),
+            entries: Vec::new(),
+            index: BTreeMap::new(),
+        }
+    }
+
+    /// Adds an array at the end; a name that is taken is refused.
+    pub fn insert(&mut self, name: String, array: Array) -> std::result::Result<(), Fault> {
+        if self.index.contains_key(&name) {
+            return Err(Fault::Duplicate { name: error::abridged(&name) });
+        }
+        self.index.insert(name.clone(), self.entries.len());
+        self.entries.push((name, array));
+        Ok(())
+    }
+
+    /// The array of that name.
+    pub fn get(&self, name: &str) -> Option<&Array> {
+        self.index.get(name).map(|&at| &self.entries[at].1)
+    }
+
+    /// Takes the array of that name out.
+    pub fn remove(&mut self, name: &str) -> Option<Array> {
+        let at = self.index.remove(name)?;
+        for later in self.index.values_mut().filter(|later| **later > at) {
+            *later -= 1;
+        }
+        Some(self.entries.remove(at).1)
+    }
+
+    /// Names and arrays in the order of the file.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Array)> {
+        self.entries.iter().map(|(name, array)| (name.as_str(), array))
+    }
+
+    /// The number of arrays.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no arrays.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The number of elements of all arrays.
+    pub fn element_count(&self) -> usize {
+        self.entries.iter().map(|(_, array)| array.data.len()).sum()
+    }
+}
+
+impl IntoIterator for Checkpoint {
+    type Item = (String, Array);
+    type IntoIter = std::vec::IntoIter<(String, Array)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter()
+    }
+}
+
+/// Reads every array of a file, whatever its extension.
+pub fn read(path: impl AsRef<Path>) -> Result<Checkpoint> {
+    let path = path.as_ref();
+    let fail = |source| Error::Io { action: "read", source, path: path.to_owned() };
+    let file = File::open(path).map_err(fail)?;
+    let about = file.metadata().map_err(fail)?;
+    if !about.is_file() {
+        return Err(Error::UnknownFormat {
+            found: "not a regular file".to_owned(),
+            path: path.to_owned(),
+        });
+    }
+    if about.len() == 0 {
+        return decode(&[], path);
+    }
+    decode(&map(&file).map_err(fail)?, path)
+}
+
+#[expect(
+    unsafe_code,
+    reason = "a file mapping is unsafe by nature; large weights should not be copied twice"
+)]
+fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
+    // SAFETY: the mapping is read-only, private to `read` and dropped when it returns. Every access is bounds-checked
+    // against the length at the time of mapping; whoever shortens the file meanwhile stops this process with SIGBUS, as
+    // with every program that maps files, and whoever rewrites it meanwhile gets what a torn read would give.
+    unsafe { memmap2::Mmap::map(file) }
+}
+
+/// Reads every array of a file's content; `path` only serves the messages.
+pub fn decode(bytes: &[u8], path: &Path) -> Result<Checkpoint> {
+    let format =
+        sniff(bytes).map_err(|found| Error::UnknownFormat { found, path: path.to_owned() })?;
+    match format {
+        Format::SafeTensors => safetensors::decode(bytes),
+        Format::TorchZip | Format::TorchLegacy | Format::Npz | Format::Npy => {
+            Err(Fault::Refused { what: "format", name: format.to_string(), why: "not read yet" })
+        }
+    }
+    .map_err(|fault| Error::Malformed { format, fault, path: path.to_owned() })
+}
+
+/// The format that the first bytes announce, or what they look like instead.
+fn sniff(bytes: &[u8]) -> std::result::Result<Format, String> {
+    if bytes.starts_with(b"PK\x03\x04") {
+        return Ok(Format::TorchZip);
+    }
+    if bytes.starts_with(b"\x93NUMPY") {
+        return Ok(Format::Npy);
+    }
+    if bytes.get(8) == Some(&b'{') {
+        return Ok(Format::SafeTensors);
+    }
+    if let [0x80, 1..=5, ..] = bytes {
+        return Ok(Format::TorchLegacy);
+    }
+    Err(match bytes {
+        [] => "an empty file".to_owned(),
+        [0x1f, 0x8b, ..] => "gzip; unpack it first".to_owned(),
+        _ if bytes.get(257..262) == Some(b"ustar") => {
+            "a tar archive (PyTorch before 0.1.10, or packed files)".to_owned()
+        }
+        _ if bytes.starts_with(b"version https://git-lfs") => {
+            "a Git LFS pointer; fetch the real file with `git lfs pull`".to_owned()
+        }
+        _ if bytes.starts_with(b"<") => "a web page, perhaps of a failed download".to_owned(),
+        _ => format!("{} bytes that begin with {:02x?}", bytes.len(), &bytes[..bytes.len().min(8)]),
+    })
+}
