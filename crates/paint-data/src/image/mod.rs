@@ -1,4 +1,14 @@
-//! 8-bit RGB images: decode, resize, crop.
+//! 8-bit RGB images: decode, resize, crop, encode.
+
+mod decode;
+mod encode;
+mod jpeg;
+mod preprocess;
+mod resize;
+
+pub use decode::{MAX_PIXELS, MAX_SIDE};
+pub use preprocess::{Preprocess, Step};
+pub use resize::Filter;
 
 use crate::{Error, Result};
 
@@ -41,5 +51,77 @@ impl Image {
     /// The bytes, `[H, W, 3]`, consuming the image.
     pub fn into_pixels(self) -> Vec<u8> {
         self.pixels
+    }
+
+    /// The `width` x `height` middle. Where the margin is odd the corner falls on the even pixel, as in torchvision.
+    pub fn centre_crop(&self, width: usize, height: usize) -> Result<Self> {
+        if width == 0 || height == 0 || width > self.width || height > self.height {
+            return Err(Error::Argument {
+                what: "centre crop",
+                expected: format!(
+                    "at most {}x{} (height x width), both sides positive",
+                    self.height, self.width
+                ),
+                got: format!("{height}x{width}"),
+            });
+        }
+        let corner =
+            |outer: usize, inner: usize| ((outer - inner) as f64 / 2.0).round_ties_even() as usize;
+        let (left, top) = (corner(self.width, width), corner(self.height, height));
+        let rows = self.pixels.chunks_exact(self.width * 3).skip(top).take(height);
+        let pixels = rows.flat_map(|row| &row[left * 3..(left + width) * 3]).copied().collect();
+        Self::new(width, height, pixels)
+    }
+
+    /// Writes `[3, H, W]` in `[0, 1]` (each byte divided by 255) into `out`.
+    ///
+    /// # Panics
+    /// If `out` is not `3 * H * W` long.
+    pub fn to_chw(&self, out: &mut [f32]) {
+        assert_eq!(out.len(), self.pixels.len(), "the output has one float for each byte");
+        let plane = self.width * self.height;
+        let (red, rest) = out.split_at_mut(plane);
+        let (green, blue) = rest.split_at_mut(plane);
+        let planes = red.iter_mut().zip(green).zip(blue);
+        for (pixel, ((r, g), b)) in self.pixels.chunks_exact(3).zip(planes) {
+            *r = f32::from(pixel[0]) / 255.0;
+            *g = f32::from(pixel[1]) / 255.0;
+            *b = f32::from(pixel[2]) / 255.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pixel `(x, y)` is `(x, y, 7)`.
+    fn coordinates(width: usize, height: usize) -> Image {
+        let pixels =
+            (0..width * height).flat_map(|i| [(i % width) as u8, (i / width) as u8, 7]).collect();
+        Image::new(width, height, pixels).unwrap()
+    }
+
+    #[test]
+    fn planes_follow_each_other_and_white_is_one() {
+        let image = Image::new(2, 1, vec![0, 51, 255, 255, 102, 0]).unwrap();
+        let mut out = [0.0; 6];
+        image.to_chw(&mut out);
+        assert_eq!(out, [0.0, 1.0, 0.2, 0.4, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn a_centre_crop_rounds_half_margins_to_even() {
+        // Margins 7 - 4 = 3 (half: 1.5, to 2) and 6 - 5 = 1 (half: 0.5, to 0).
+        let crop = coordinates(7, 6).centre_crop(4, 5).unwrap();
+        assert_eq!((crop.width(), crop.height()), (4, 5));
+        assert_eq!(crop.pixels()[..3], [2, 0, 7]);
+        assert_eq!(crop.pixels()[crop.pixels().len() - 3..], [5, 4, 7]);
+    }
+
+    #[test]
+    fn a_crop_beyond_the_image_is_refused() {
+        assert!(coordinates(7, 6).centre_crop(8, 5).is_err());
+        assert!(coordinates(7, 6).centre_crop(0, 5).is_err());
     }
 }

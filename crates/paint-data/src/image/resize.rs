@@ -1,0 +1,203 @@
+//! Resizing as Pillow does it, to the bit.
+//!
+//! Two passes, across then down, each a weighted sum whose window grows with the reduction (antialiasing). Weights are
+//! computed in double precision, then rounded to 22 fractional bits; each pass rounds to a byte.
+//!
+//! # Fidelity
+//! Equal to Pillow up to 12.2, with which the published numbers were made. Pillow 13 goes down first where it judges that
+//! faster; its rounding then falls elsewhere (one level for proportional bilinear resizing).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Image, MAX_PIXELS, MAX_SIDE};
+use crate::{Error, Result};
+
+/// Fractional bits of a weight: what 32 bits leave beside a byte and two bits of headroom for overshooting filters.
+const PRECISION: u32 = 32 - 8 - 2;
+
+/// The interpolation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Filter {
+    /// Linear.
+    #[default]
+    Bilinear,
+    /// Cubic with `a = -1/2`.
+    Bicubic,
+}
+
+impl Filter {
+    /// Half the width of the window at scale 1.
+    fn support(self) -> f64 {
+        match self {
+            Self::Bilinear => 1.0,
+            Self::Bicubic => 2.0,
+        }
+    }
+
+    fn weight(self, x: f64) -> f64 {
+        const A: f64 = -0.5;
+        let x = x.abs();
+        match self {
+            Self::Bilinear if x < 1.0 => 1.0 - x,
+            Self::Bicubic if x < 1.0 => ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0,
+            Self::Bicubic if x < 2.0 => (((x - 5.0) * x + 8.0) * x - 4.0) * A,
+            _ => 0.0,
+        }
+    }
+}
+
+/// The input window of one output pixel.
+struct Window {
+    start: usize,
+    weights: Vec<i32>,
+}
+
+/// The window of every output pixel along one axis.
+fn windows(input: usize, output: usize, filter: Filter) -> Vec<Window> {
+    let scale = input as f64 / output as f64;
+    let stretch = scale.max(1.0);
+    let support = filter.support() * stretch;
+    let window = |i: usize| {
+        let centre = (i as f64 + 0.5) * scale;
+        // Both ends are rounded half up; the float cast clamps below zero.
+        let start = (centre - support + 0.5) as usize;
+        let end = ((centre + support + 0.5) as usize).min(input);
+        let weights: Vec<f64> = (start..end)
+            .map(|x| filter.weight((x as f64 - centre + 0.5) * (1.0 / stretch)))
+            .collect();
+        let sum: f64 = weights.iter().sum();
+        let fixed = |w: &f64| {
+            let scaled = if sum == 0.0 { *w } else { w / sum } * f64::from(1_u32 << PRECISION);
+            (scaled + if scaled < 0.0 { -0.5 } else { 0.5 }) as i32
+        };
+        Window { start, weights: weights.iter().map(fixed).collect() }
+    };
+    (0..output).map(window).collect()
+}
+
+/// A sum of weighted bytes, which starts at [`HALF`], as a byte.
+fn to_byte(sum: i32) -> u8 {
+    (sum >> PRECISION).clamp(0, 255) as u8
+}
+
+const HALF: i32 = 1 << (PRECISION - 1);
+
+/// `[H, W, 3]` to `[H, W', 3]`.
+fn resize_across(pixels: &[u8], width: usize, windows: &[Window]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(pixels.len() / width * windows.len());
+    for row in pixels.chunks_exact(width * 3) {
+        for window in windows {
+            let mut sums = [HALF; 3];
+            for (pixel, &weight) in row[window.start * 3..].chunks_exact(3).zip(&window.weights) {
+                for (sum, &byte) in sums.iter_mut().zip(pixel) {
+                    *sum += i32::from(byte) * weight;
+                }
+            }
+            out.extend(sums.map(to_byte));
+        }
+    }
+    out
+}
+
+/// `[H, W, 3]` to `[H', W, 3]`.
+fn resize_down(pixels: &[u8], width: usize, windows: &[Window]) -> Vec<u8> {
+    let stride = width * 3;
+    let mut out = Vec::with_capacity(windows.len() * stride);
+    let mut sums = vec![0; stride];
+    for window in windows {
+        sums.fill(HALF);
+        for (row, &weight) in
+            pixels[window.start * stride..].chunks_exact(stride).zip(&window.weights)
+        {
+            for (sum, &byte) in sums.iter_mut().zip(row) {
+                *sum += i32::from(byte) * weight;
+            }
+        }
+        out.extend(sums.iter().copied().map(to_byte));
+    }
+    out
+}
+
+impl Image {
+    /// The image at another size, antialiased; equal to the `resize((width, height), filter)` of Pillow 12.
+    pub fn resize(&self, width: usize, height: usize, filter: Filter) -> Result<Self> {
+        let fits = |width: usize, height: usize| {
+            width > 0 && height > 0 && width.max(height) <= MAX_SIDE && width * height <= MAX_PIXELS
+        };
+        // The pass across makes an image of the new width and the old height.
+        if !fits(width, height) || !fits(width, self.height) {
+            return Err(Error::Argument {
+                what: "resize (height x width)",
+                expected: format!("sides from 1 to {MAX_SIDE}, at most {MAX_PIXELS} pixels"),
+                got: format!("{}x{} to {height}x{width}", self.height, self.width),
+            });
+        }
+        let mut pixels = None;
+        if width != self.width {
+            pixels =
+                Some(resize_across(&self.pixels, self.width, &windows(self.width, width, filter)));
+        }
+        if height != self.height {
+            let across = pixels.as_deref().unwrap_or(&self.pixels);
+            pixels = Some(resize_down(across, width, &windows(self.height, height, filter)));
+        }
+        Self::new(width, height, pixels.unwrap_or_else(|| self.pixels.clone()))
+    }
+
+    /// The image with its short side at `size` and its proportions kept, the long side rounded down.
+    pub fn resize_short_side(&self, size: usize, filter: Filter) -> Result<Self> {
+        let short = self.width.min(self.height);
+        let scaled =
+            |side: usize| if side == short { size } else { size.saturating_mul(side) / short };
+        self.resize(scaled(self.width), scaled(self.height), filter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_of_every_window_sum_to_one() {
+        for filter in [Filter::Bilinear, Filter::Bicubic] {
+            for (input, output) in [(224, 256), (256, 224), (1, 9), (9, 1), (500, 37), (31, 33)] {
+                for window in windows(input, output, filter) {
+                    assert!(
+                        !window.weights.is_empty() && window.start + window.weights.len() <= input
+                    );
+                    let sum: i32 = window.weights.iter().sum();
+                    let slack = window.weights.len() as i32;
+                    assert!((sum - (1 << PRECISION)).abs() <= slack, "{input} to {output}: {sum}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn doubling_two_pixels_linearly_gives_quarter_steps() {
+        let image = Image::new(2, 1, vec![0, 0, 0, 100, 200, 40]).unwrap();
+        let wide = image.resize(4, 1, Filter::Bilinear).unwrap();
+        assert_eq!(wide.pixels(), [0, 0, 0, 25, 50, 10, 75, 150, 30, 100, 200, 40]);
+    }
+
+    #[test]
+    fn the_short_side_gets_the_size_and_the_long_side_rounds_down() {
+        let image = Image::new(5, 3, vec![9; 45]).unwrap();
+        let resized = image.resize_short_side(4, Filter::Bicubic).unwrap();
+        assert_eq!((resized.width(), resized.height()), (6, 4));
+        assert!(resized.pixels().iter().all(|&byte| byte == 9));
+        let tall =
+            Image::new(3, 5, vec![9; 45]).unwrap().resize_short_side(4, Filter::Bicubic).unwrap();
+        assert_eq!((tall.width(), tall.height()), (4, 6));
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused_before_allocation() {
+        let image = Image::new(1, 2, vec![0; 6]).unwrap();
+        for (width, height) in [(0, 4), (4, 0), (MAX_SIDE + 1, 1), (MAX_SIDE, MAX_SIDE)] {
+            assert!(image.resize(width, height, Filter::Bilinear).is_err(), "{width} {height}");
+        }
+        assert!(image.resize_short_side(usize::MAX, Filter::Bilinear).is_err());
+    }
+}
