@@ -4,7 +4,8 @@
 //! content, not at the extension: safetensors, PyTorch's zip and legacy files, NumPy's `.npz` and `.npy`. Files come
 //! from strangers, so no reader executes anything, allocates on a header's word, or panics; each fault names the file and
 //! the cause. [`to_timm`] then brings the names and layouts of Hugging Face, torchvision and Google to timm's, which the
-//! models of this crate use.
+//! models of this crate use, and [`Architecture::detect`] reads the sizes off the shapes.
+//! How images are prepared belongs to the weights too: [`read_preprocess`].
 //!
 //! ```no_run
 //! use paint_nn::checkpoint;
@@ -13,20 +14,30 @@
 //! # Ok::<(), checkpoint::Error>(())
 //! ```
 
+mod architecture;
 mod array;
 mod cursor;
 mod error;
+mod model_config;
 mod names;
+mod npy;
+mod pickle;
+mod preprocess;
 mod safetensors;
+mod torch;
+mod zip;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
+pub use architecture::{Architecture, HeadsFrom, ResnetSizes, VitSizes};
 pub use array::{Array, Dtype};
 pub use error::{Error, Fault, Result};
+pub use model_config::{ModelConfig, read_model_config};
 pub use names::{Convention, to_timm};
+pub use preprocess::{CropMode, Interpolation, Preprocess, PreprocessFlags, read_preprocess};
 pub use safetensors::write_safetensors;
 
 /// The file formats that are read.
@@ -166,13 +177,21 @@ fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
 
 /// Reads every array of a file's content; `path` only serves the messages.
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Checkpoint> {
-    let format =
+    let mut format =
         sniff(bytes).map_err(|found| Error::UnknownFormat { found, path: path.to_owned() })?;
     match format {
         Format::SafeTensors => safetensors::decode(bytes),
-        Format::TorchZip | Format::TorchLegacy | Format::Npz | Format::Npy => {
-            Err(Fault::Refused { what: "format", name: format.to_string(), why: "not read yet" })
-        }
+        Format::TorchLegacy => torch::decode_legacy(bytes),
+        Format::Npy => npy::decode_npy(bytes),
+        Format::TorchZip | Format::Npz => zip::Archive::open(bytes).and_then(|archive| {
+            let mut budget = array::Budget::for_file(bytes.len());
+            if npy::is_npz(&archive) {
+                format = Format::Npz;
+                npy::decode_npz(&archive, &mut budget)
+            } else {
+                torch::decode_zip(&archive, &mut budget)
+            }
+        }),
     }
     .map_err(|fault| Error::Malformed { format, fault, path: path.to_owned() })
 }

@@ -1,0 +1,178 @@
+//! Which network a set of arrays belongs to, read off names and shapes.
+
+use super::Checkpoint;
+use super::array::Array;
+use super::error::{Error, Fault, Result};
+use super::model_config::ModelConfig;
+use super::names::NUM_HEADS;
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Architecture {
+    /// A vision transformer.
+    Vit(VitSizes),
+    /// A residual network.
+    Resnet(ResnetSizes),
+    /// Something else.
+    Unknown,
+}
+
+/// The sizes of a vision transformer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VitSizes {
+    /// Width `D`.
+    pub embed_dim: usize,
+    /// Number of blocks.
+    pub depth: usize,
+    /// Number of attention heads.
+    pub num_heads: usize,
+    /// Where the number of heads comes from: the weights do not show it.
+    pub num_heads_from: HeadsFrom,
+    /// Height and width of a patch.
+    pub patch_size: [usize; 2],
+    /// Channels of the input image.
+    pub in_chans: usize,
+    /// Tokens with a position, the class token included.
+    pub num_tokens: usize,
+    /// Width inside the MLP.
+    pub mlp_hidden: usize,
+    /// Number of classes; none without a head.
+    pub num_classes: Option<usize>,
+}
+
+/// Where a number of heads comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadsFrom {
+    /// `config.json`.
+    Config,
+    /// The layout of a Google checkpoint.
+    Weights,
+    /// One head for 64 channels, as every published ViT has.
+    Assumed,
+}
+
+/// The sizes of a residual network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResnetSizes {
+    /// Layers with weights, shortcuts not counted.
+    pub depth: usize,
+    /// Channels after the first convolution.
+    pub width: usize,
+    /// Whether the norms carry running statistics (batch norm) or not (group norm).
+    pub running_statistics: bool,
+    /// Number of classes.
+    pub num_classes: usize,
+}
+
+impl Architecture {
+    /// Finds the network of a checkpoint with timm names (see [`to_timm`](super::to_timm)). A ViT whose arrays
+    /// contradict each other is an error; a network that is not known is not.
+    pub fn detect(checkpoint: &Checkpoint, config: &ModelConfig) -> Result<Self> {
+        if checkpoint.get("patch_embed.proj.weight").is_some() {
+            return vit(checkpoint, config).map(Self::Vit).map_err(Error::Architecture);
+        }
+        Ok(resnet(checkpoint).map_or(Self::Unknown, Self::Resnet))
+    }
+}
+
+fn vit(checkpoint: &Checkpoint, config: &ModelConfig) -> std::result::Result<VitSizes, Fault> {
+    let [embed_dim, in_chans, patch_h, patch_w] =
+        shape(checkpoint, "patch_embed.proj.weight", "[D, channels, patch, patch]")?;
+    let [_, num_tokens, width] = shape(checkpoint, "pos_embed", "[1, tokens, D]")?;
+    expect("pos_embed", "width", embed_dim, width)?;
+    let blocks = checkpoint.iter().filter(|(name, _)| is_block_norm(name)).count();
+    let depth = (0..blocks)
+        .take_while(|i| checkpoint.get(&format!("blocks.{i}.norm1.weight")).is_some())
+        .count();
+    if depth == 0 || blocks != depth {
+        let found = format!("{blocks} of which the first {depth} follow each other");
+        return Err(Fault::invalid("blocks", "at least one, numbered from 0 without gaps", found));
+    }
+    let [mlp_hidden, width] = shape(checkpoint, "blocks.0.mlp.fc1.weight", "[hidden, D]")?;
+    expect("blocks.0.mlp.fc1.weight", "input width", embed_dim, width)?;
+    for i in 0..depth {
+        let name = format!("blocks.{i}.attn.qkv.weight");
+        let [rows, width] = shape(checkpoint, &name, "[3 D, D]")?;
+        expect(&name, "rows", 3 * embed_dim, rows)?;
+        expect(&name, "input width", embed_dim, width)?;
+    }
+    let num_classes = if checkpoint.get("head.weight").is_some() {
+        let [classes, width] = shape(checkpoint, "head.weight", "[classes, D]")?;
+        expect("head.weight", "input width", embed_dim, width)?;
+        Some(classes)
+    } else {
+        None
+    };
+    let stored = checkpoint.metadata.get(NUM_HEADS).and_then(|heads| heads.parse().ok());
+    let (num_heads, num_heads_from) = match (stored, config.num_heads) {
+        (Some(heads), _) => (heads, HeadsFrom::Weights),
+        (None, Some(heads)) => (heads, HeadsFrom::Config),
+        (None, None) => (embed_dim / 64, HeadsFrom::Assumed),
+    };
+    if num_heads == 0 || !embed_dim.is_multiple_of(num_heads) {
+        let expected = format!("a divisor of the width {embed_dim}; give num_heads in config.json");
+        return Err(Fault::invalid("num_heads", expected, num_heads));
+    }
+    let patch_size = [patch_h, patch_w];
+    Ok(VitSizes {
+        embed_dim,
+        depth,
+        num_heads,
+        num_heads_from,
+        patch_size,
+        in_chans,
+        num_tokens,
+        mlp_hidden,
+        num_classes,
+    })
+}
+
+fn is_block_norm(name: &str) -> bool {
+    name.strip_prefix("blocks.").is_some_and(|rest| rest.ends_with(".norm1.weight"))
+}
+
+fn shape<const N: usize>(
+    checkpoint: &Checkpoint,
+    name: &str,
+    expected: &str,
+) -> std::result::Result<[usize; N], Fault> {
+    let array = checkpoint.get(name).ok_or_else(|| Fault::Missing { name: name.to_owned() })?;
+    <[usize; N]>::try_from(&array.shape[..])
+        .ok()
+        .filter(|axes| axes.iter().all(|n| *n > 0))
+        .ok_or_else(|| {
+            Fault::invalid("shape", expected, format!("{:?}", array.shape)).in_array(name)
+        })
+}
+
+fn expect(name: &str, what: &str, expected: usize, found: usize) -> std::result::Result<(), Fault> {
+    if expected == found {
+        Ok(())
+    } else {
+        Err(Fault::invalid(what, expected.to_string(), found).in_array(name))
+    }
+}
+
+/// A stem `conv1`, stages `layer1`, `layer2`, ... and one final linear layer, as in torchvision and its CIFAR relatives.
+fn resnet(checkpoint: &Checkpoint) -> Option<ResnetSizes> {
+    let &[width, _, _, _] = checkpoint.get("conv1.weight")?.shape.as_slice() else { return None };
+    let in_stage = |name: &str| {
+        name.strip_prefix("layer").is_some_and(|rest| rest.starts_with(char::is_numeric))
+    };
+    let shortcut = |name: &str| name.contains(".downsample.") || name.contains(".shortcut.");
+    let convs = checkpoint
+        .iter()
+        .filter(|(name, array)| in_stage(name) && !shortcut(name) && array.shape.len() == 4)
+        .count();
+    let linear: Vec<&Array> = checkpoint
+        .iter()
+        .filter(|(name, array)| name.ends_with(".weight") && array.shape.len() == 2)
+        .map(|(_, array)| array)
+        .collect();
+    let [head] = linear[..] else { return None };
+    if convs == 0 {
+        return None;
+    }
+    let running_statistics = checkpoint.iter().any(|(name, _)| name.ends_with(".running_mean"));
+    Some(ResnetSizes { depth: convs + 2, width, running_statistics, num_classes: head.shape[0] })
+}

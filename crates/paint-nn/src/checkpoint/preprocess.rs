@@ -1,0 +1,129 @@
+//! How images are prepared for a set of weights.
+//!
+//! A wrong mean or standard deviation costs accuracy and says nothing, so it is never guessed: it comes from a file beside
+//! the weights (`config.json` as timm writes it, `preprocessor_config.json` as Hugging Face does) or from the user.
+
+use std::path::Path;
+
+use super::error::{Error, Result};
+use super::model_config::{CONFIG, PROCESSOR, read_model_config};
+
+/// What happens to an image before the network sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preprocess {
+    /// Subtracted from each channel of pixels in `[0, 1]`.
+    pub mean: [f32; 3],
+    /// Divides each channel after that.
+    pub std: [f32; 3],
+    /// Height and width of the network's input.
+    pub input_size: [usize; 2],
+    /// The part of the resized image that the centre crop keeps, in `(0, 1]`.
+    pub crop_pct: f32,
+    /// How the image is brought to `input_size / crop_pct`.
+    pub crop_mode: CropMode,
+    /// The filter of the resize.
+    pub interpolation: Interpolation,
+}
+
+/// How an image that is not square becomes so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CropMode {
+    /// The shorter side is resized, the centre is cut out.
+    Center,
+    /// Both sides are resized, whatever that does to the proportions.
+    Squash,
+}
+
+/// A resize filter, as PIL names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interpolation {
+    /// Nearest neighbour.
+    Nearest,
+    /// Linear.
+    Bilinear,
+    /// Cubic, a = -0.5.
+    Bicubic,
+    /// Windowed sinc, three lobes.
+    Lanczos,
+}
+
+impl Interpolation {
+    /// Every filter.
+    pub const ALL: [Self; 4] = [Self::Nearest, Self::Bilinear, Self::Bicubic, Self::Lanczos];
+
+    /// Its name in configuration files and flags.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nearest => "nearest",
+            Self::Bilinear => "bilinear",
+            Self::Bicubic => "bicubic",
+            Self::Lanczos => "lanczos",
+        }
+    }
+
+    /// The filter of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|filter| filter.name() == name)
+    }
+
+    /// The filter with PIL's number, which Hugging Face stores.
+    pub(super) fn from_pil(number: u64) -> Option<Self> {
+        [Self::Nearest, Self::Lanczos, Self::Bilinear, Self::Bicubic]
+            .get(usize::try_from(number).ok()?)
+            .copied()
+    }
+}
+
+/// What the user says about preprocessing; what is given wins over the files.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PreprocessFlags {
+    /// `--mean R,G,B`.
+    pub mean: Option<[f32; 3]>,
+    /// `--std R,G,B`.
+    pub std: Option<[f32; 3]>,
+    /// `--input-size HxW`.
+    pub input_size: Option<[usize; 2]>,
+    /// `--crop-pct X`; 1 unless given.
+    pub crop_pct: Option<f32>,
+    /// `--interpolation NAME`; bicubic unless given.
+    pub interpolation: Option<Interpolation>,
+}
+
+/// The preprocessing that belongs to a set of weights: what the user says, completed from the files beside the weights.
+/// If mean, standard deviation or input size remain unknown, that is an error which says what to do.
+pub fn read_preprocess(weights: impl AsRef<Path>, flags: &PreprocessFlags) -> Result<Preprocess> {
+    let weights = weights.as_ref();
+    let found = read_model_config(weights)?.preprocess;
+    let found = found.as_ref();
+    let mean = flags.mean.or(found.map(|f| f.mean));
+    let std = flags.std.or(found.map(|f| f.std));
+    let input_size = flags.input_size.or(found.map(|f| f.input_size));
+    let (Some(mean), Some(std), Some(input_size)) = (mean, std, input_size) else {
+        let needed = [
+            (mean.is_none(), "--mean R,G,B"),
+            (std.is_none(), "--std R,G,B"),
+            (input_size.is_none(), "--input-size HxW"),
+        ];
+        let flags: Vec<&str> =
+            needed.into_iter().filter_map(|(missing, flag)| missing.then_some(flag)).collect();
+        return Err(Error::NoPreprocessing {
+            looked_for: format!(
+                "{CONFIG} (pretrained_cfg or top level: mean, std, input_size) and {PROCESSOR} \
+                 (image_mean, image_std, size) in the folder of the weights"
+            ),
+            flags: flags.join(" "),
+            path: weights.to_owned(),
+        });
+    };
+    Ok(Preprocess {
+        mean,
+        std,
+        input_size,
+        crop_pct: flags.crop_pct.or(found.map(|f| f.crop_pct)).unwrap_or(1.0),
+        crop_mode: found.map_or(CropMode::Center, |f| f.crop_mode),
+        interpolation: flags
+            .interpolation
+            .or(found.map(|f| f.interpolation))
+            .unwrap_or(Interpolation::Bicubic),
+    })
+}
