@@ -1,0 +1,194 @@
+"""Times `paint bench step` against the same step in PyTorch, taking turns, and compares the numbers.
+
+    python bench/compare_torch.py --paint target/release/paint --threads 1,2
+
+Prints two Markdown tables: medians over all rounds of wall time, CPU time and peak memory with their
+ratios (ours / PyTorch's, below 1 is better), and the agreement of logits and gradients. This program
+imports nothing but the standard library: a child's peak memory would otherwise include its own.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+WORKER = Path(__file__).with_name("paint_step_torch.py")
+BATCH = {"vit_tiny_patch4_32": 50, "vit_base_patch16_224": 8}
+MIB = 1024 * 1024
+
+
+def note(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def environment(threads):
+    """Both programs get the same thread count by every way they listen to."""
+    names = ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"]
+    return os.environ | {n: str(threads) for n in names}
+
+
+class Torch:
+    """A PyTorch process that waits for its turn; None is measured where it cannot start."""
+
+    def __init__(self, args, backbone, batch, threads, mode):
+        command = [sys.executable, str(WORKER), "time", "--backbone", backbone, "--batch", str(batch)]
+        command += ["--threads", str(threads), "--repeat", str(args.repeat), "--mode", mode, "--device", args.device]
+        self.log = tempfile.TemporaryFile("w+")
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=self.log, text=True, env=environment(threads)
+        )
+        self.samples = []
+        self.imported = 0
+        ready = self.process.stdout.readline()
+        self.alive = bool(ready)
+        if ready:
+            self.imported = json.loads(ready)["imported_bytes"]
+        else:
+            self.process.wait()
+            self.log.seek(0)
+            reason = (self.log.read().strip().splitlines() or ["no message"])[-1]
+            note(f"skipped: PyTorch {mode} of {backbone} with {threads} threads did not start: {reason}")
+
+    def turn(self):
+        if self.alive:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+            self.samples.append(json.loads(self.process.stdout.readline()))
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.log.close()
+
+
+def run_paint(args, backbone, batch, threads):
+    """One run of our binary; its peak memory is read from the operating system."""
+    command = [args.paint, "bench", "step", "--backbone", backbone, "--batch", str(batch), "--threads", str(threads)]
+    command += ["--repeat", str(args.repeat), "--device", args.device, "--json"]
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(command, stdout=out, env=environment(threads))
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise SystemExit(f"exit code {process.returncode} of: {' '.join(command)}")
+        out.seek(0)
+        sample = json.loads(out.read())
+    if args.device == "cpu":
+        sample["peak_memory_bytes"] = usage.ru_maxrss * 1024
+    return sample
+
+
+def median(samples, field):
+    found = [s[field] for s in samples if s.get(field) is not None]
+    return statistics.median(found) if found else float("nan")
+
+
+def spread(samples):
+    times = [s["ms_per_step"] for s in samples]
+    return f"{min(times):.0f}-{max(times):.0f}"
+
+
+def row(name, samples, base, extra=""):
+    ms, cpu = median(samples, "ms_per_step"), median(samples, "cpu_ms_per_step")
+    memory = max(s["peak_memory_bytes"] for s in samples)
+    ratios = "| | |"
+    if base:
+        b_memory = max(s["peak_memory_bytes"] for s in base)
+        ratios = f"| {ms / median(base, 'ms_per_step'):.2f} | {cpu / median(base, 'cpu_ms_per_step'):.2f} | {memory / b_memory:.2f}"
+    return f"| {name} | {ms:.0f} | {spread(samples)} | {cpu:.0f} | {memory / MIB:.0f} {ratios} | {extra} |"
+
+
+def warn_if_busy():
+    """PyTorch's threads spin while they wait; a third busy thread makes them several times slower."""
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        note(f"warning: load average {load:.1f}; stop other work, or the times of both programs mean little")
+
+
+def compare_speed(args, backbone, batch, threads):
+    """Rounds of ours, eager, compiled, ours, ..."""
+    workers = {mode: Torch(args, backbone, batch, threads, mode) for mode in args.modes.split(",")}
+    ours = []
+    for r in range(args.rounds):
+        if args.paint:
+            ours.append(run_paint(args, backbone, batch, threads))
+        for worker in workers.values():
+            worker.turn()
+        note(f"{backbone}, {threads} threads: round {r + 1} of {args.rounds}")
+    for worker in workers.values():
+        worker.close()
+    eager = workers["eager"].samples if "eager" in workers else []
+    label = f"{backbone} x{batch}, {threads} thr"
+    for mode, worker in workers.items():
+        if worker.samples:
+            extra = f"{worker.imported / MIB:.0f} MiB of it after imports"
+            print(row(f"{label}: PyTorch {mode}", worker.samples, eager if mode != "eager" else [], extra))
+    if ours:
+        peak = median(ours, "matmul_peak_fraction")
+        print(row(f"{label}: paint", ours, eager, f"{peak:.2f} of matmul peak"))
+    sys.stdout.flush()
+
+
+def compare_numbers(args, backbone, batch):
+    """Same weights and inputs through both; lines for the second table."""
+    with tempfile.TemporaryDirectory() as folder:
+        worker = [sys.executable, str(WORKER)]
+        make = ["make", "--backbone", backbone, "--batch", str(batch), "--threads", "2", "--folder", folder]
+        subprocess.run(worker + make + (["--double"] if args.double else []), check=True)
+        check = ["check", "--folder", folder]
+        if args.paint:
+            command = [args.paint, "bench", "step", "--backbone", backbone, "--batch", str(batch), "--repeat", "1"]
+            command += ["--weights", f"{folder}/weights.safetensors", "--images", f"{folder}/inputs.safetensors"]
+            command += ["--device", args.device, "--dump", f"{folder}/ours.safetensors", "--json"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            check += ["--dump", f"{folder}/ours.safetensors"]
+        found = subprocess.run(worker + check, check=True, capture_output=True, text=True).stdout
+    for line in found.splitlines():
+        d = json.loads(line)
+        print(
+            f"| {backbone} | {d['against']} | {d['logits_max_abs']:.1e} | {100 * d['same_class']:.1f} % | "
+            f"{d['grad_max_rel']:.1e} ({d['worst']}) | {d['prompt_rel']:.1e} | {d['key_bias_max_abs']:.1e} |"
+        )
+    sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--paint", help="our binary; without it only PyTorch is measured")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--backbones", default=",".join(BATCH), help=f"of {', '.join(BATCH)}, each with an optional :BATCH")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=3, help="steps a round")
+    parser.add_argument("--modes", default="eager,compile")
+    parser.add_argument("--device", default="cpu", help="given to both programs")
+    parser.add_argument("--double", action="store_true", help="also show PyTorch's own float64 gap")
+    parser.add_argument("--only", choices=["speed", "numbers"])
+    args = parser.parse_args()
+    chosen = []
+    for item in args.backbones.split(","):
+        name, _, batch = item.partition(":")
+        if name not in BATCH:
+            parser.error(f"unknown backbone {name!r}, known: {', '.join(BATCH)}")
+        chosen.append((name, int(batch) if batch else BATCH[name]))
+    if args.only != "numbers":
+        warn_if_busy()
+        print("| program | ms/step | range | CPU ms/step | peak MiB | time ratio | CPU ratio | memory ratio | |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        for name, batch in chosen:
+            for threads in args.threads.split(","):
+                compare_speed(args, name, batch, int(threads))
+        print()
+    if args.only != "speed":
+        print("| backbone | compared | logits max abs | same class | gradients max rel (worst) | prompt grad rel | key bias abs |")
+        print("|---|---|---|---|---|---|---|")
+        for name, batch in chosen:
+            compare_numbers(args, name, batch)
+
+
+if __name__ == "__main__":
+    main()
