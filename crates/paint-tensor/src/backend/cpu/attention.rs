@@ -1,0 +1,142 @@
+//! Multi-head attention, one image per task, one head after the other: the scores of a head stay in the cache, and only
+//! `log Σ exp` of each row is kept for the backward pass, which computes the scores again.
+
+use rayon::prelude::*;
+
+use super::gemm::{Kernel, Operand, Size, serial};
+use super::math;
+use super::parallel::vectorized;
+use super::slab::Block;
+
+/// Query, key or value rows of a whole batch.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) start: usize,
+    pub(super) row: usize,
+    pub(super) len: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// The rows of one image at one head's columns.
+    fn head(&self, image: usize, column: usize) -> &'a [f32] {
+        &self.data[self.start + image * self.len * self.row + column..]
+    }
+}
+
+/// The problem: sizes and inputs.
+#[derive(Clone, Copy)]
+pub(super) struct Problem<'a> {
+    pub(super) kernel: Kernel,
+    pub(super) heads: usize,
+    pub(super) head_dim: usize,
+    pub(super) scale: f32,
+    pub(super) q: Rows<'a>,
+    pub(super) k: Rows<'a>,
+    pub(super) v: Rows<'a>,
+}
+
+impl Problem<'_> {
+    fn width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Unscaled scores `Q Kᵀ [M, N]` of one head.
+    fn scores(&self, image: usize, column: usize, out: &mut [f32]) {
+        let (m, n) = (self.q.len, self.k.len);
+        let q = Operand::new(self.q.head(image, column), self.q.row, 1);
+        let k = Operand::new(self.k.head(image, column), 1, self.k.row);
+        serial(self.kernel, Size { m, n, k: self.head_dim }, (q, k), out, n);
+    }
+
+    /// `out [B, M, D]` and `lse [B, h, M]`.
+    pub(super) fn forward(&self, out: &mut [f32], lse: &mut [f32]) {
+        let (m, n, d) = (self.q.len, self.k.len, self.width());
+        let images = out.par_chunks_mut(m * d).zip(lse.par_chunks_mut(self.heads * m)).enumerate();
+        images.for_each(|(image, (out, lse))| {
+            let mut scores = Block::take(m * n);
+            let scores = scores.as_mut_slice();
+            for (head, lse) in lse.chunks_exact_mut(m).enumerate() {
+                let column = head * self.head_dim;
+                self.scores(image, column, scores);
+                vectorized(
+                    #[inline(always)]
+                    || softmax_rows(scores, lse, n, self.scale),
+                );
+                let v = Operand::new(self.v.head(image, column), self.v.row, 1);
+                let size = Size { m, n: self.head_dim, k: n };
+                serial(self.kernel, size, (Operand::new(scores, n, 1), v), &mut out[column..], d);
+            }
+        });
+    }
+
+    /// `dq [B, M, D]` and `dkv [B, N, 2D]`, given the output, `lse` and the gradient of the output.
+    pub(super) fn backward(
+        &self,
+        (out, lse, grad): (&[f32], &[f32], &[f32]),
+        dq: &mut [f32],
+        dkv: &mut [f32],
+    ) {
+        let (m, n, d, h) = (self.q.len, self.k.len, self.width(), self.head_dim);
+        let images = dq.par_chunks_mut(m * d).zip(dkv.par_chunks_mut(n * 2 * d)).enumerate();
+        images.for_each(|(image, (dq, dkv))| {
+            let mut scratch = Block::take(2 * m * n);
+            let (p, ds) = scratch.as_mut_slice().split_at_mut(m * n);
+            for head in 0..self.heads {
+                let column = head * h;
+                let rows = |x| Operand::new(x, d, 1);
+                let at = image * m * d + column;
+                let (out, grad) = (&out[at..], &grad[at..]);
+                let lse = &lse[(image * self.heads + head) * m..][..m];
+                self.scores(image, column, p);
+                let v = Operand::new(self.v.head(image, column), 1, self.v.row);
+                serial(self.kernel, Size { m, n, k: h }, (rows(grad), v), ds, n);
+                vectorized(
+                    #[inline(always)]
+                    || {
+                        for i in 0..m {
+                            let delta = math::dot(&out[i * d..i * d + h], &grad[i * d..i * d + h]);
+                            let (p, ds) = (&mut p[i * n..(i + 1) * n], &mut ds[i * n..(i + 1) * n]);
+                            for (p, ds) in p.iter_mut().zip(ds) {
+                                *p = math::exp(*p * self.scale - lse[i]);
+                                *ds = *p * (*ds - delta) * self.scale;
+                            }
+                        }
+                    },
+                );
+                let k = Operand::new(self.k.head(image, column), self.k.row, 1);
+                let q = Operand::new(self.q.head(image, column), self.q.row, 1);
+                let by_depth = Size { m: n, n: h, k: m };
+                serial(
+                    self.kernel,
+                    Size { m, n: h, k: n },
+                    (Operand::new(ds, n, 1), k),
+                    &mut dq[column..],
+                    d,
+                );
+                serial(
+                    self.kernel,
+                    by_depth,
+                    (Operand::new(ds, 1, n), q),
+                    &mut dkv[column..],
+                    2 * d,
+                );
+                let dv = &mut dkv[d + column..];
+                serial(self.kernel, by_depth, (Operand::new(p, 1, n), rows(grad)), dv, 2 * d);
+            }
+        });
+    }
+}
+
+/// Rows of scores become probabilities; `lse` receives the logarithm of each row's normaliser.
+#[inline(always)]
+fn softmax_rows(scores: &mut [f32], lse: &mut [f32], n: usize, scale: f32) {
+    for (row, lse) in scores.chunks_exact_mut(n).zip(lse) {
+        let top = math::max(row) * scale;
+        row.iter_mut().for_each(|s| *s = math::exp(*s * scale - top));
+        let total = math::sum(row);
+        let factor = 1.0 / total;
+        row.iter_mut().for_each(|s| *s *= factor);
+        *lse = top + total.ln();
+    }
+}

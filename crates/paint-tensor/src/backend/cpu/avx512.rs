@@ -1,0 +1,249 @@
+//! The AVX-512 matrix-product kernel: a 14 x 32 tile of the output in 28 registers.
+//!
+//! Both operands are packed first, so that the inner loop reads memory in order: `A` in panels of 14 rows stored 16
+//! apart, `B` in panels of 32 columns. All `unsafe` of the product is in this file.
+
+#![expect(
+    unsafe_code,
+    reason = "vector intrinsics need raw pointers; lengths are checked at the safe entry points"
+)]
+
+use std::arch::x86_64::{
+    __m512, __mmask16, _mm512_castpd_ps, _mm512_castps_pd, _mm512_fmadd_ps, _mm512_mask_storeu_ps,
+    _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_shuffle_f32x4,
+    _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps, _mm512_unpacklo_pd,
+    _mm512_unpacklo_ps,
+};
+
+/// Rows of a tile.
+pub(super) const MR: usize = 14;
+/// Columns of a tile: two registers.
+pub(super) const NR: usize = 32;
+/// Floats between two depths of a packed `A` panel: `MR` rounded up to a register.
+pub(super) const A_STEP: usize = 16;
+
+/// True if this processor runs the kernel.
+pub(super) fn available() -> bool {
+    is_x86_feature_detected!("avx512f")
+}
+
+/// Lanes of a matrix operand seen along the depth: element `(lane, k)` is at `lane * lane_step + k * depth_step`.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) lane_step: usize,
+    pub(super) depth_step: usize,
+    /// Factors of the same layout, multiplied in while packing.
+    pub(super) times: Option<&'a [f32]>,
+}
+
+/// Packs up to 16 lanes from `first`: `out[k * step + i]` is lane `first + i` at depth `k`, zero beyond `count`.
+pub(super) fn pack(
+    lanes: Lanes,
+    first: usize,
+    count: usize,
+    depth: usize,
+    out: &mut [f32],
+    step: usize,
+) {
+    assert!(available() && count <= 16 && step >= 16);
+    if depth == 0 {
+        return;
+    }
+    assert!(out.len() >= (depth - 1) * step + 16);
+    let count_end = first + count.max(1) - 1;
+    let last = count_end * lanes.lane_step + (depth - 1) * lanes.depth_step;
+    assert!(count == 0 || last < lanes.data.len());
+    assert!(lanes.times.is_none_or(|times| times.len() >= lanes.data.len()));
+    // SAFETY: AVX-512 was checked, and the assertions above bound every address the two functions form: loads are
+    // masked to `count` lanes and `depth` depths, stores write 16 floats at `k * step` for `k < depth`.
+    unsafe {
+        if lanes.depth_step == 1 {
+            pack_transposed(lanes, first, count, depth, out.as_mut_ptr(), step);
+        } else if lanes.lane_step == 1 {
+            pack_copied(lanes, first, count, depth, out.as_mut_ptr(), step);
+        } else {
+            pack_strided(lanes, first, count, depth, out, step);
+        }
+    }
+}
+
+fn mask(count: usize) -> __mmask16 {
+    if count >= 16 { u16::MAX } else { (1 << count) - 1 }
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn load(lanes: Lanes, at: usize, mask: __mmask16) -> __m512 {
+    // SAFETY: the caller keeps `at` plus every lane of the mask inside `data`, and `times` is at least as long.
+    unsafe {
+        let value = _mm512_maskz_loadu_ps(mask, lanes.data.as_ptr().wrapping_add(at));
+        match lanes.times {
+            Some(times) => {
+                _mm512_mul_ps(value, _mm512_maskz_loadu_ps(mask, times.as_ptr().wrapping_add(at)))
+            }
+            None => value,
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn pack_copied(
+    lanes: Lanes,
+    first: usize,
+    count: usize,
+    depth: usize,
+    out: *mut f32,
+    step: usize,
+) {
+    let mask = mask(count);
+    for k in 0..depth {
+        // SAFETY: see `pack`.
+        unsafe {
+            _mm512_storeu_ps(out.add(k * step), load(lanes, first + k * lanes.depth_step, mask));
+        };
+    }
+}
+
+fn pack_strided(
+    lanes: Lanes,
+    first: usize,
+    count: usize,
+    depth: usize,
+    out: &mut [f32],
+    step: usize,
+) {
+    for k in 0..depth {
+        let row = &mut out[k * step..k * step + 16];
+        row.fill(0.0);
+        for (i, value) in row[..count].iter_mut().enumerate() {
+            let at = (first + i) * lanes.lane_step + k * lanes.depth_step;
+            *value = lanes.data[at] * lanes.times.map_or(1.0, |times| times[at]);
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn pack_transposed(
+    lanes: Lanes,
+    first: usize,
+    count: usize,
+    depth: usize,
+    out: *mut f32,
+    step: usize,
+) {
+    let mut k = 0;
+    while k < depth {
+        let block = (depth - k).min(16);
+        let mask = mask(block);
+        let mut rows = [_mm512_setzero_ps(); 16];
+        for (i, row) in rows.iter_mut().enumerate().take(count) {
+            // SAFETY: see `pack`.
+            *row = unsafe { load(lanes, (first + i) * lanes.lane_step + k, mask) };
+        }
+        let columns = transpose(&rows);
+        for (j, column) in columns.iter().enumerate().take(block) {
+            // SAFETY: see `pack`.
+            unsafe { _mm512_storeu_ps(out.add((k + j) * step), *column) };
+        }
+        k += 16;
+    }
+}
+
+/// The transpose of a 16 x 16 matrix held in registers: pairs, quads, then 128-bit quarters.
+#[target_feature(enable = "avx512f")]
+fn transpose(r: &[__m512; 16]) -> [__m512; 16] {
+    let mut pairs = *r;
+    for i in 0..8 {
+        pairs[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+        pairs[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+    }
+    let mut quads = pairs;
+    for i in 0..4 {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|j| _mm512_castps_pd(pairs[4 * i + j]));
+        quads[4 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+        quads[4 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+        quads[4 * i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+        quads[4 * i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+    }
+    // Register 4 i + j now holds, in its quarter q, the column 4 q + j of rows 4 i .. 4 i + 3.
+    let mut out = quads;
+    for j in 0..4 {
+        let low = _mm512_shuffle_f32x4::<0x44>(quads[j], quads[4 + j]);
+        let high = _mm512_shuffle_f32x4::<0xee>(quads[j], quads[4 + j]);
+        let low2 = _mm512_shuffle_f32x4::<0x44>(quads[8 + j], quads[12 + j]);
+        let high2 = _mm512_shuffle_f32x4::<0xee>(quads[8 + j], quads[12 + j]);
+        out[j] = _mm512_shuffle_f32x4::<0x88>(low, low2);
+        out[4 + j] = _mm512_shuffle_f32x4::<0xdd>(low, low2);
+        out[8 + j] = _mm512_shuffle_f32x4::<0x88>(high, high2);
+        out[12 + j] = _mm512_shuffle_f32x4::<0xdd>(high, high2);
+    }
+    out
+}
+
+/// A tile of the output: `rows x cols` at the start of `out`, rows `stride` apart.
+pub(super) struct Tile<'a> {
+    pub(super) out: &'a mut [f32],
+    pub(super) stride: usize,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    /// Add to what is there instead of overwriting it.
+    pub(super) add: bool,
+}
+
+/// Multiplies one packed `A` panel with one packed `B` panel into a tile.
+pub(super) fn multiply(depth: usize, a: &[f32], b: &[f32], tile: &mut Tile) {
+    assert!(a.len() >= depth * A_STEP && b.len() >= depth * NR);
+    assert!((1..=MR).contains(&tile.rows) && (1..=NR).contains(&tile.cols));
+    assert!(tile.out.len() >= (tile.rows - 1) * tile.stride + tile.cols && available());
+    macro_rules! by_rows {
+        ($($rows:literal)*) => {
+            match tile.rows {
+                // SAFETY: AVX-512 and all lengths were checked above; stores are masked to `cols`.
+                $($rows => unsafe { kernel::<$rows>(depth, a.as_ptr(), b.as_ptr(), tile) },)*
+                _ => unreachable!("rows were checked"),
+            }
+        };
+    }
+    by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn kernel<const R: usize>(
+    depth: usize,
+    mut a: *const f32,
+    mut b: *const f32,
+    tile: &mut Tile,
+) {
+    let full = mask(16);
+    let mut acc = [[_mm512_setzero_ps(); 2]; R];
+    for _ in 0..depth {
+        // SAFETY: `multiply` checked that both panels hold `depth` steps.
+        unsafe {
+            let b0 = _mm512_maskz_loadu_ps(full, b);
+            let b1 = _mm512_maskz_loadu_ps(full, b.add(16));
+            for (i, row) in acc.iter_mut().enumerate() {
+                let value = _mm512_set1_ps(*a.add(i));
+                row[0] = _mm512_fmadd_ps(value, b0, row[0]);
+                row[1] = _mm512_fmadd_ps(value, b1, row[1]);
+            }
+            a = a.add(A_STEP);
+            b = b.add(NR);
+        }
+    }
+    let masks = [mask(tile.cols), mask(tile.cols.saturating_sub(16))];
+    let one = _mm512_set1_ps(1.0);
+    for (i, row) in acc.iter().enumerate() {
+        for (half, (&value, &mask)) in row.iter().zip(&masks).enumerate() {
+            // SAFETY: the mask keeps the access inside the row, whose start `multiply` checked.
+            unsafe {
+                let at = tile.out.as_mut_ptr().wrapping_add(i * tile.stride + half * 16);
+                let value = if tile.add {
+                    _mm512_fmadd_ps(one, _mm512_maskz_loadu_ps(mask, at), value)
+                } else {
+                    value
+                };
+                _mm512_mask_storeu_ps(at, mask, value);
+            }
+        }
+    }
+}

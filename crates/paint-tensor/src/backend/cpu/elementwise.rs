@@ -1,0 +1,180 @@
+//! Kernels that treat elements one by one, and parameter updates.
+
+use super::math;
+use super::parallel::{for_rows, vectorized};
+use crate::AdamStep;
+use crate::backend::{Binary, Unary};
+
+/// `out[i] = f(i)` in vector code over all threads.
+fn fill_with(out: &mut [f32], f: impl Fn(usize) -> f32 + Sync) {
+    for_rows(out, 1, |first, out| {
+        vectorized(
+            #[inline(always)]
+            || {
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = f(first + i);
+                }
+            },
+        );
+    });
+}
+
+macro_rules! apply {
+    ($out:ident, $x:ident, $f:expr) => {
+        fill_with(
+            $out,
+            #[inline(always)]
+            |i| $f($x[i]),
+        )
+    };
+}
+
+pub(super) fn unary(op: Unary, x: &[f32], out: &mut [f32]) {
+    let x = &x[..out.len()];
+    match op {
+        Unary::Exp => apply!(out, x, math::exp),
+        Unary::Log => apply!(out, x, f32::ln),
+        Unary::Sqrt => apply!(out, x, f32::sqrt),
+        Unary::Relu => apply!(out, x, |x: f32| if x > 0.0 { x } else { 0.0 }),
+        Unary::Step => apply!(out, x, |x: f32| if x > 0.0 { 1.0 } else { 0.0 }),
+        Unary::Gelu => apply!(out, x, |x| math::gelu(x).0),
+        Unary::GeluSlope => apply!(out, x, |x| math::gelu(x).1),
+        Unary::Scale(factor) => apply!(out, x, |x| x * factor),
+        Unary::AddScalar(term) => apply!(out, x, |x| x + term),
+    }
+}
+
+#[inline(always)]
+fn combine(op: Binary, a: f32, b: f32) -> f32 {
+    match op {
+        Binary::Add => a + b,
+        Binary::Sub => a - b,
+        Binary::Mul => a * b,
+        Binary::Div => a / b,
+    }
+}
+
+pub(super) fn binary(op: Binary, a: &[f32], b: &[f32], out: &mut [f32]) {
+    let (a, b) = (&a[..out.len()], &b[..out.len()]);
+    fill_with(
+        out,
+        #[inline(always)]
+        |i| combine(op, a[i], b[i]),
+    );
+}
+
+/// Both operands are read through their strides inside the shape of the output; the last axis is the inner loop.
+pub(super) fn binary_broadcast(
+    op: Binary,
+    shape: &[usize],
+    (a, a_strides): (&[f32], &[usize]),
+    (b, b_strides): (&[f32], &[usize]),
+    out: &mut [f32],
+) {
+    let rank = shape.len();
+    let Some(&width) = shape.last() else {
+        out[0] = combine(op, a[0], b[0]);
+        return;
+    };
+    let (a_step, b_step) = (a_strides[rank - 1], b_strides[rank - 1]);
+    let offset = |mut row: usize, strides: &[usize]| {
+        let mut offset = 0;
+        for axis in (0..rank - 1).rev() {
+            offset += row % shape[axis] * strides[axis];
+            row /= shape[axis];
+        }
+        offset
+    };
+    for_rows(out, width, |first, out| {
+        for (row, out) in out.chunks_exact_mut(width).enumerate() {
+            let (a, b) =
+                (&a[offset(first + row, a_strides)..], &b[offset(first + row, b_strides)..]);
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = combine(op, a[i * a_step], b[i * b_step]);
+            }
+        }
+    });
+}
+
+/// `a += b`.
+pub(super) fn add_assign(a: &mut [f32], b: &[f32]) {
+    for_rows(a, 1, |first, a| {
+        let b = &b[first..first + a.len()];
+        vectorized(
+            #[inline(always)]
+            || a.iter_mut().zip(b).for_each(|(a, b)| *a += b),
+        );
+    });
+}
+
+/// The settings of a step of stochastic gradient descent.
+#[derive(Clone, Copy)]
+pub(super) struct SgdStep {
+    pub(super) lr: f32,
+    pub(super) momentum: f32,
+    pub(super) weight_decay: f32,
+    pub(super) nesterov: bool,
+}
+
+/// Parameter and velocity after one step. The first velocity is the gradient itself, as in PyTorch.
+pub(super) fn sgd(
+    step: SgdStep,
+    param: &[f32],
+    grad: &[f32],
+    velocity: Option<&[f32]>,
+    out: [&mut [f32]; 2],
+) {
+    let [new_param, new_velocity] = out;
+    let decayed = |i: usize| grad[i] + step.weight_decay * param[i];
+    fill_with(
+        new_velocity,
+        #[inline(always)]
+        |i| velocity.map_or(0.0, |velocity| step.momentum * velocity[i]) + decayed(i),
+    );
+    let velocity = &*new_velocity;
+    fill_with(
+        new_param,
+        #[inline(always)]
+        |i| {
+            let direction =
+                if step.nesterov { decayed(i) + step.momentum * velocity[i] } else { velocity[i] };
+            param[i] - step.lr * direction
+        },
+    );
+}
+
+/// Parameter, first and second moment after one step.
+pub(super) fn adam(
+    step: AdamStep,
+    param: &[f32],
+    grad: &[f32],
+    moments: Option<(&[f32], &[f32])>,
+    out: [&mut [f32]; 3],
+) {
+    let [new_param, new_m, new_v] = out;
+    let AdamStep { lr, beta1, beta2, eps, weight_decay, decoupled, t } = step;
+    let decay = if decoupled { 0.0 } else { weight_decay };
+    let keep = if decoupled { 1.0 - lr * weight_decay } else { 1.0 };
+    let gradient = |i: usize| grad[i] + decay * param[i];
+    fill_with(
+        new_m,
+        #[inline(always)]
+        |i| moments.map_or(0.0, |(m, _)| beta1 * m[i]) + (1.0 - beta1) * gradient(i),
+    );
+    fill_with(
+        new_v,
+        #[inline(always)]
+        |i| {
+            moments.map_or(0.0, |(_, v)| beta2 * v[i]) + (1.0 - beta2) * (gradient(i) * gradient(i))
+        },
+    );
+    let correction1 = 1.0 - f64::from(beta1).powi(t as i32);
+    let correction2 = 1.0 - f64::from(beta2).powi(t as i32);
+    let (rate, root) = ((f64::from(lr) / correction1) as f32, (1.0 / correction2.sqrt()) as f32);
+    let (m, v) = (&*new_m, &*new_v);
+    fill_with(
+        new_param,
+        #[inline(always)]
+        |i| param[i] * keep - rate * m[i] / (v[i].sqrt() * root + eps),
+    );
+}

@@ -1,0 +1,385 @@
+//! The processor: SIMD kernels spread over the rayon pool.
+
+mod attention;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod elementwise;
+mod gemm;
+mod layout;
+mod math;
+mod parallel;
+mod peak;
+mod portable;
+#[cfg(test)]
+mod reference;
+mod rowwise;
+mod slab;
+
+use std::sync::{Arc, OnceLock};
+
+use self::elementwise::SgdStep;
+use self::gemm::{Finish, Kernel, Operand, Size};
+use super::{
+    Attention, AttentionGrad, Backend, BackendEntry, Binary, Epilogue, Gemm, HeadRows, Matrix,
+    Storage, Unary, Update,
+};
+use crate::Result;
+use crate::shape::elem_count;
+
+pub use peak::peak_gflops;
+pub(crate) use slab::Slab;
+pub use slab::pool_bytes;
+
+pub(crate) const ENTRY: BackendEntry =
+    BackendEntry { name: "cpu", what: "this machine's processor", open: |_| Ok(backend()) };
+
+/// The one processor backend of the process.
+pub(crate) fn backend() -> Arc<dyn Backend> {
+    static BACKEND: OnceLock<Arc<Cpu>> = OnceLock::new();
+    Arc::clone(BACKEND.get_or_init(|| Arc::new(Cpu { kernel: Kernel::detect() })))
+        as Arc<dyn Backend>
+}
+
+struct Cpu {
+    kernel: Kernel,
+}
+
+fn host(x: &Storage) -> &[f32] {
+    match x {
+        Storage::Cpu(slab) => slab.as_slice(),
+    }
+}
+
+fn build(len: usize, write: impl FnOnce(&mut [f32])) -> Storage {
+    Storage::Cpu(Slab::build(len, write))
+}
+
+/// Two outputs written together.
+fn build2(len: [usize; 2], write: impl FnOnce(&mut [f32], &mut [f32])) -> (Storage, Storage) {
+    let mut second = None;
+    let first = build(len[0], |first| second = Some(build(len[1], |second| write(first, second))));
+    (first, second.expect("set while the first was written"))
+}
+
+fn operand(matrix: Matrix, batch: usize) -> Operand {
+    let skip = batch * matrix.batch;
+    Operand {
+        data: &host(matrix.storage)[skip..],
+        row: matrix.row,
+        col: matrix.col,
+        times: matrix.times.map(|times| &host(times)[skip..]),
+    }
+}
+
+fn finish(epilogue: Epilogue) -> Finish {
+    match epilogue {
+        Epilogue::None => Finish::None,
+        Epilogue::Bias(bias) => Finish::Bias(host(bias)),
+        Epilogue::Gelu { bias, .. } => Finish::Gelu { bias: bias.map(host) },
+        Epilogue::Residual { bias, residual } => {
+            Finish::Residual { bias: bias.map(host), residual: host(residual) }
+        }
+    }
+}
+
+impl Cpu {
+    fn problem<'a>(&self, attention: &Attention<'a>) -> attention::Problem<'a> {
+        let rows = |rows: HeadRows<'a>, len| attention::Rows {
+            data: host(rows.storage),
+            start: rows.start,
+            row: rows.row,
+            len,
+        };
+        attention::Problem {
+            kernel: self.kernel,
+            heads: attention.heads,
+            head_dim: attention.head_dim,
+            scale: attention.scale(),
+            q: rows(attention.q, attention.q_len),
+            k: rows(attention.k, attention.kv_len),
+            v: rows(attention.v, attention.kv_len),
+        }
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> String {
+        "cpu".to_owned()
+    }
+
+    fn upload(&self, data: Vec<f32>) -> Result<Storage> {
+        Ok(build(data.len(), |out| out.copy_from_slice(&data)))
+    }
+
+    fn download(&self, x: &Storage) -> Result<Vec<f32>> {
+        Ok(host(x).to_vec())
+    }
+
+    fn fill(&self, len: usize, value: f32) -> Result<Storage> {
+        Ok(build(len, |out| out.fill(value)))
+    }
+
+    fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
+        let Gemm { batches, m, n, k, .. } = *gemm;
+        let size = Size { m, n, k };
+        let slope_len =
+            if matches!(gemm.epilogue, Epilogue::Gelu { slope: true, .. }) { m * n } else { 0 };
+        let (out, slope) = build2([batches * m * n, slope_len], |out, slope| {
+            if batches == 1 {
+                let operands = (operand(gemm.a, 0), operand(gemm.b, 0));
+                gemm::parallel(self.kernel, size, operands, finish(gemm.epilogue), out, slope);
+            } else {
+                parallel::for_rows(out, m * n, |first, out| {
+                    for (batch, out) in out.chunks_exact_mut(m * n).enumerate() {
+                        let operands =
+                            (operand(gemm.a, first + batch), operand(gemm.b, first + batch));
+                        gemm::serial(self.kernel, size, operands, out, n);
+                    }
+                });
+            }
+        });
+        Ok((out, (slope_len > 0).then_some(slope)))
+    }
+
+    fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)> {
+        let rows = attention.batch * attention.q_len;
+        let len = [rows * attention.width(), rows * attention.heads];
+        Ok(build2(len, |out, lse| self.problem(attention).forward(out, lse)))
+    }
+
+    fn attention_backward(
+        &self,
+        attention: &Attention,
+        saved: &AttentionGrad,
+    ) -> Result<(Storage, Storage)> {
+        let width = attention.batch * attention.width();
+        let saved = (host(saved.out), host(saved.lse), host(saved.grad));
+        let len = [attention.q_len * width, attention.kv_len * 2 * width];
+        Ok(build2(len, |dq, dkv| self.problem(attention).backward(saved, dq, dkv)))
+    }
+
+    fn layer_norm(
+        &self,
+        x: &Storage,
+        gamma: &Storage,
+        beta: &Storage,
+        eps: f32,
+    ) -> Result<(Storage, Storage)> {
+        let len = [x.len(), 2 * x.len() / gamma.len()];
+        Ok(build2(len, |out, stats| {
+            rowwise::layer_norm(host(x), host(gamma), host(beta), eps, out, stats);
+        }))
+    }
+
+    fn layer_norm_backward(
+        &self,
+        x: &Storage,
+        stats: &Storage,
+        gamma: &Storage,
+        grad: &Storage,
+    ) -> Result<Storage> {
+        Ok(build(x.len(), |dx| {
+            rowwise::layer_norm_backward(host(x), host(stats), host(gamma), host(grad), dx);
+        }))
+    }
+
+    fn layer_norm_affine_backward(
+        &self,
+        x: &Storage,
+        stats: &Storage,
+        grad: &Storage,
+        d: usize,
+    ) -> Result<(Storage, Storage)> {
+        Ok(build2([d, d], |dgamma, dbeta| {
+            rowwise::layer_norm_affine_backward(host(x), host(stats), host(grad), dgamma, dbeta);
+        }))
+    }
+
+    fn softmax(&self, x: &Storage, d: usize) -> Result<Storage> {
+        Ok(build(x.len(), |out| rowwise::softmax(host(x), d, out)))
+    }
+
+    fn softmax_backward(&self, y: &Storage, grad: &Storage, d: usize) -> Result<Storage> {
+        Ok(build(y.len(), |dx| rowwise::softmax_backward(host(y), host(grad), d, dx)))
+    }
+
+    fn log_softmax(&self, x: &Storage, d: usize) -> Result<Storage> {
+        Ok(build(x.len(), |out| rowwise::log_softmax(host(x), d, out)))
+    }
+
+    fn log_softmax_backward(&self, y: &Storage, grad: &Storage, d: usize) -> Result<Storage> {
+        Ok(build(y.len(), |dx| rowwise::log_softmax_backward(host(y), host(grad), d, dx)))
+    }
+
+    fn l2_normalize(&self, x: &Storage, d: usize) -> Result<(Storage, Storage)> {
+        Ok(build2([x.len(), x.len() / d], |out, factor| {
+            rowwise::l2_normalize(host(x), d, out, factor);
+        }))
+    }
+
+    fn l2_normalize_backward(
+        &self,
+        y: &Storage,
+        factor: &Storage,
+        grad: &Storage,
+        d: usize,
+    ) -> Result<Storage> {
+        Ok(build(y.len(), |dx| {
+            rowwise::l2_normalize_backward(host(y), host(factor), host(grad), d, dx);
+        }))
+    }
+
+    fn unary(&self, op: Unary, x: &Storage) -> Result<Storage> {
+        Ok(build(x.len(), |out| elementwise::unary(op, host(x), out)))
+    }
+
+    fn binary(&self, op: Binary, a: &Storage, b: &Storage) -> Result<Storage> {
+        Ok(build(a.len(), |out| elementwise::binary(op, host(a), host(b), out)))
+    }
+
+    fn binary_broadcast(
+        &self,
+        op: Binary,
+        shape: &[usize],
+        (a, a_strides): (&Storage, &[usize]),
+        (b, b_strides): (&Storage, &[usize]),
+    ) -> Result<Storage> {
+        let operands = ((host(a), a_strides), (host(b), b_strides));
+        Ok(build(elem_count(shape), |out| {
+            elementwise::binary_broadcast(op, shape, operands.0, operands.1, out);
+        }))
+    }
+
+    fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage> {
+        let Storage::Cpu(mut slab) = a;
+        if let Some(sum) = slab.as_mut_slice() {
+            elementwise::add_assign(sum, host(b));
+            return Ok(Storage::Cpu(slab));
+        }
+        self.binary(Binary::Add, &Storage::Cpu(slab), b)
+    }
+
+    fn update(&self, param: &Storage, grad: &Storage, update: &Update) -> Result<Vec<Storage>> {
+        let (len, param, grad) = (param.len(), host(param), host(grad));
+        match *update {
+            Update::Sgd { lr, momentum, weight_decay, nesterov, velocity } => {
+                let step = SgdStep { lr, momentum, weight_decay, nesterov };
+                let velocity = velocity.map(host);
+                let (new_param, new_velocity) = build2([len, len], |p, v| {
+                    elementwise::sgd(step, param, grad, velocity, [p, v]);
+                });
+                Ok(vec![new_param, new_velocity])
+            }
+            Update::Adam { step, moments } => {
+                let moments = moments.map(|(m, v)| (host(m), host(v)));
+                let mut rest = None;
+                let new_param = build(len, |p| {
+                    rest = Some(build2([len, len], |m, v| {
+                        elementwise::adam(step, param, grad, moments, [p, m, v]);
+                    }));
+                });
+                let (m, v) = rest.expect("set while the parameter was written");
+                Ok(vec![new_param, m, v])
+            }
+        }
+    }
+
+    fn sum(&self, x: &Storage, split: [usize; 3]) -> Result<Storage> {
+        Ok(build(split[0] * split[2], |out| layout::sum(host(x), split, out)))
+    }
+
+    fn permute(&self, x: &Storage, shape: &[usize], axes: &[usize]) -> Result<Storage> {
+        Ok(build(x.len(), |out| layout::permute(host(x), shape, axes, out)))
+    }
+
+    fn concat(&self, outer: usize, parts: &[(&Storage, usize)]) -> Result<Storage> {
+        let total: usize = parts.iter().map(|(_, width)| width).sum();
+        let parts: Vec<_> = parts.iter().map(|&(part, width)| (host(part), width)).collect();
+        Ok(build(outer * total, |out| layout::concat(&parts, out)))
+    }
+
+    fn slice(&self, x: &Storage, split: [usize; 3], start: usize, len: usize) -> Result<Storage> {
+        Ok(build(split[0] * len * split[2], |out| layout::slice(host(x), split, start, len, out)))
+    }
+
+    fn gather(&self, x: &Storage, indices: &[usize], width: usize) -> Result<Storage> {
+        Ok(build(indices.len() * width, |out| layout::gather(host(x), indices, width, out)))
+    }
+
+    fn scatter_add(
+        &self,
+        x: &Storage,
+        indices: &[usize],
+        width: usize,
+        len: usize,
+    ) -> Result<Storage> {
+        Ok(build(len, |out| layout::scatter_add(host(x), indices, width, out)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(len: usize, phase: f32) -> Vec<f32> {
+        (0..len).map(|i| (i as f32 * 0.37 + phase).sin()).collect()
+    }
+
+    fn assert_close(found: &[f32], expected: &[f32], tolerance: f32) {
+        assert_eq!(found.len(), expected.len());
+        for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+            assert!(
+                (found - expected).abs() <= tolerance,
+                "element {i}: {found} against {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn layer_norm_agrees_with_its_twin() {
+        for d in [1, 7, 16, 192, 769] {
+            let (x, gamma, beta) = (values(5 * d, 0.1), values(d, 0.2), values(d, 0.3));
+            let (mut out, mut stats) = (vec![0.0; 5 * d], vec![0.0; 10]);
+            rowwise::layer_norm(&x, &gamma, &beta, 1e-6, &mut out, &mut stats);
+            // 1e-4: for one column x - mean is a rounding error, divided by sqrt(eps).
+            assert_close(&out, &reference::layer_norm(&x, &gamma, &beta, 1e-6), 1e-4);
+        }
+    }
+
+    #[test]
+    fn softmax_agrees_with_its_twin() {
+        for d in [1, 10, 67, 1000] {
+            let x: Vec<f32> = values(3 * d, 0.5).iter().map(|x| x * 8.0).collect();
+            let mut out = vec![0.0; 3 * d];
+            rowwise::softmax(&x, d, &mut out);
+            assert_close(&out, &reference::softmax(&x, d), 1e-6);
+        }
+    }
+
+    #[test]
+    fn attention_agrees_with_its_twin_on_both_kernels() {
+        let (images, m, n, heads, head_dim) = (3, 5, 19, 2, 24);
+        let d = heads * head_dim;
+        let (q, kv) = (values(images * m * d, 0.0), values(images * n * 2 * d, 1.0));
+        for kernel in [Kernel::Portable, Kernel::detect()] {
+            let problem = attention::Problem {
+                kernel,
+                heads,
+                head_dim,
+                scale: 0.3,
+                q: attention::Rows { data: &q, start: 0, row: d, len: m },
+                k: attention::Rows { data: &kv, start: 0, row: 2 * d, len: n },
+                v: attention::Rows { data: &kv, start: d, row: 2 * d, len: n },
+            };
+            let (mut out, mut lse) = (vec![0.0; images * m * d], vec![0.0; images * heads * m]);
+            problem.forward(&mut out, &mut lse);
+            for image in 0..images {
+                assert_close(
+                    &out[image * m * d..][..m * d],
+                    &reference::attention(&problem, image),
+                    1e-5,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Spreading rows over threads, and compiling loops for the widest vectors of the processor.
+
+use rayon::prelude::*;
+
+/// Elements of one task: small enough to balance, large enough to outweigh the hand-over. It does not depend on the
+/// number of threads, so that a reduction over tasks has one order.
+pub(super) const GRAIN: usize = 1 << 14;
+
+/// Runs `f` compiled for the best instruction set found at run time. `f` should be `#[inline(always)]`.
+#[inline]
+pub(super) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(f)
+}
+
+/// Rows of `width` elements that make one task.
+pub(super) fn rows_per_task(width: usize) -> usize {
+    (GRAIN / width.max(1)).max(1)
+}
+
+/// Calls `f(first_row, rows)` for consecutive groups of rows of `out`.
+pub(super) fn for_rows(out: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    let rows = rows_per_task(width);
+    if out.len() <= rows * width {
+        if !out.is_empty() {
+            f(0, out);
+        }
+        return;
+    }
+    out.par_chunks_mut(rows * width).enumerate().for_each(|(task, out)| f(task * rows, out));
+}
+
+/// The same for two outputs that have a common number of rows.
+pub(super) fn for_rows2(
+    (a, width_a): (&mut [f32], usize),
+    (b, width_b): (&mut [f32], usize),
+    f: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
+) {
+    let rows = rows_per_task(width_a.max(width_b));
+    if a.len() <= rows * width_a {
+        if !a.is_empty() {
+            f(0, a, b);
+        }
+        return;
+    }
+    let chunks = a.par_chunks_mut(rows * width_a).zip(b.par_chunks_mut(rows * width_b));
+    chunks.enumerate().for_each(|(task, (a, b))| f(task * rows, a, b));
+}

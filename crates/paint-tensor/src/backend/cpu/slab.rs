@@ -1,0 +1,187 @@
+//! Host memory that is given back to a pool, so that a long stream runs in constant memory.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// 64 bytes: one cache line, one AVX-512 register.
+const ALIGN: usize = 16;
+
+/// A cache-line aligned block that returns to the pool when the last user drops it.
+pub(super) struct Block {
+    memory: Vec<f32>,
+    /// Where the aligned part lies inside `memory`.
+    span: Range<usize>,
+}
+
+impl Block {
+    /// A block of `len` elements with arbitrary content: whoever takes it writes all of it.
+    pub(super) fn take(len: usize) -> Self {
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = pool.take(len + ALIGN);
+        drop(pool);
+        let start = memory.as_ptr().align_offset(ALIGN * size_of::<f32>());
+        let start = if start < ALIGN { start } else { 0 };
+        Self { memory, span: start..start + len }
+    }
+
+    pub(super) fn as_slice(&self) -> &[f32] {
+        &self.memory[self.span.clone()]
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [f32] {
+        &mut self.memory[self.span.clone()]
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let memory = std::mem::take(&mut self.memory);
+        POOL.lock().unwrap_or_else(PoisonError::into_inner).give(memory);
+    }
+}
+
+/// Free blocks by capacity, and how much is lent out.
+struct Pool {
+    free: BTreeMap<usize, Vec<Vec<f32>>>,
+    idle: usize,
+    lent: usize,
+    /// The most that was ever lent at once.
+    peak: usize,
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: BTreeMap::new(), idle: 0, lent: 0, peak: 0 });
+
+/// The bytes of host memory that tensors hold, lent out and idle together.
+pub fn pool_bytes() -> usize {
+    let pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    (pool.idle + pool.lent) * size_of::<f32>()
+}
+
+impl Pool {
+    /// Sizes are rounded up to four steps per power of two, so that batches of slightly different size share blocks.
+    fn class(len: usize) -> usize {
+        let step = (len.next_power_of_two() / 8).max(64);
+        len.next_multiple_of(step)
+    }
+
+    fn take(&mut self, len: usize) -> Vec<f32> {
+        let class = Self::class(len);
+        // A block up to a quarter larger serves as well.
+        let fit = self.free.range(class..=class + class / 4).next().map(|(&capacity, _)| capacity);
+        let memory = if let Some(capacity) = fit {
+            self.remove(capacity)
+        } else {
+            self.make_room(class);
+            vec![0.0; class]
+        };
+        self.lent += memory.len();
+        self.peak = self.peak.max(self.lent);
+        memory
+    }
+
+    fn give(&mut self, memory: Vec<f32>) {
+        self.lent -= memory.len();
+        self.idle += memory.len();
+        self.free.entry(memory.len()).or_default().push(memory);
+    }
+
+    fn remove(&mut self, capacity: usize) -> Vec<f32> {
+        let blocks = self.free.get_mut(&capacity).expect("the capacity was found in the map");
+        let memory = blocks.pop().expect("empty lists are removed from the map");
+        if blocks.is_empty() {
+            self.free.remove(&capacity);
+        }
+        self.idle -= memory.len();
+        memory
+    }
+
+    /// Frees idle blocks, smallest first, as long as a new block would lift the total above the peak of what was
+    /// lent: idle memory never makes a process larger than its busiest moment needed.
+    fn make_room(&mut self, class: usize) {
+        let target = self.peak.max(self.lent + class);
+        while self.lent + self.idle + class > target {
+            let Some((&capacity, _)) = self.free.first_key_value() else { return };
+            drop(self.remove(capacity));
+        }
+    }
+}
+
+/// A shared part of a block.
+#[derive(Clone)]
+pub(crate) struct Slab {
+    block: Arc<Block>,
+    start: usize,
+    len: usize,
+}
+
+impl Slab {
+    /// A new slab whose every element `write` sets.
+    pub(super) fn build(len: usize, write: impl FnOnce(&mut [f32])) -> Self {
+        let mut block = Block::take(len);
+        write(block.as_mut_slice());
+        Self { block: Arc::new(block), start: 0, len }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn part(&self, start: usize, len: usize) -> Self {
+        assert!(start + len <= self.len, "part {start}+{len} of {}", self.len);
+        Self { block: Arc::clone(&self.block), start: self.start + start, len }
+    }
+
+    pub(super) fn as_slice(&self) -> &[f32] {
+        &self.block.as_slice()[self.start..self.start + self.len]
+    }
+
+    /// The elements for writing, if nothing else refers to the block.
+    pub(super) fn as_mut_slice(&mut self) -> Option<&mut [f32]> {
+        let (start, len) = (self.start, self.len);
+        Arc::get_mut(&mut self.block).map(|block| &mut block.as_mut_slice()[start..start + len])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_waste_at_most_a_quarter_or_a_few_lines() {
+        for len in 1..5000 {
+            let class = Pool::class(len);
+            assert!(class >= len && class <= len + (len / 4).max(64), "{len} -> {class}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_keep_changing_do_not_grow_the_pool() {
+        let mut pool = Pool { free: BTreeMap::new(), idle: 0, lent: 0, peak: 0 };
+        let mut largest = 0;
+        for round in 0..2000_usize {
+            let sizes = [1 + (round * 7919) % 50_000, 1 + (round * 104_729) % 50_000, 100_000];
+            let lent: Vec<_> = sizes.iter().map(|&size| pool.take(size)).collect();
+            lent.into_iter().for_each(|memory| pool.give(memory));
+            largest = largest.max(pool.idle + pool.lent);
+        }
+        assert!(largest <= pool.peak, "{largest} above the peak {}", pool.peak);
+        assert!(pool.peak < 260_000, "{}", pool.peak);
+    }
+
+    #[test]
+    fn blocks_are_aligned_to_cache_lines() {
+        let block = Block::take(100);
+        assert_eq!(block.as_slice().as_ptr().align_offset(64), 0);
+        assert_eq!(block.as_slice().len(), 100);
+    }
+
+    #[test]
+    fn only_an_unshared_slab_is_written_in_place() {
+        let mut slab = Slab::build(4, |out| out.fill(1.0));
+        let other = slab.clone();
+        assert!(slab.as_mut_slice().is_none());
+        drop(other);
+        assert!(slab.as_mut_slice().is_some());
+    }
+}

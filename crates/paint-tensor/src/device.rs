@@ -1,0 +1,65 @@
+//! Where a tensor lives: a value, never a type parameter.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backend::{BACKENDS, Backend};
+use crate::{Error, Result};
+
+/// A device that holds tensors and computes on them.
+#[derive(Clone)]
+pub struct Device(Arc<dyn Backend>);
+
+impl Device {
+    /// The processor of this machine. Work is spread over the current rayon pool.
+    pub fn cpu() -> Self {
+        Self(crate::backend::cpu::backend())
+    }
+
+    /// The device of a name such as `cpu`, looked up in [`BACKENDS`].
+    pub fn from_name(name: &str) -> Result<Self> {
+        let kind = name.split(':').next().unwrap_or(name);
+        let entry = BACKENDS.iter().find(|entry| entry.name == kind).ok_or_else(|| {
+            let known: Vec<_> = BACKENDS.iter().map(|entry| entry.name).collect();
+            Error::Device {
+                name: name.to_owned(),
+                why: format!("this build has {}", known.join(", ")),
+            }
+        })?;
+        (entry.open)(name).map(Self)
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.0
+    }
+
+    pub(crate) fn check_same(&self, other: &Self, op: &'static str) -> Result<()> {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return Ok(());
+        }
+        Err(Error::DeviceMismatch { op, left: self.to_string(), right: other.to_string() })
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.name())
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_device_lists_the_known_ones() {
+        let message = Device::from_name("tpu").unwrap_err().to_string();
+        assert!(message.contains("tpu") && message.contains("cpu"), "{message}");
+    }
+}

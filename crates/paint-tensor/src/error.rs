@@ -1,0 +1,65 @@
+//! What can go wrong with tensors.
+
+/// The error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A tensor has the wrong shape.
+    #[error("{what}: expected shape {expected}, got {got:?}")]
+    Shape {
+        /// The operation or argument.
+        what: &'static str,
+        /// The shape that would fit, in words or numbers.
+        expected: String,
+        /// The shape that was given.
+        got: Vec<usize>,
+    },
+    /// An index or axis is out of range.
+    #[error("{what}: index {index} is out of range, the size is {size}")]
+    Index {
+        /// The operation.
+        what: &'static str,
+        /// The index that was given.
+        index: usize,
+        /// The number of valid indices.
+        size: usize,
+    },
+    /// A gradient was asked through an operation that has none.
+    #[error(
+        "{op} has no gradient, but its input is tracked: detach() the input or keep {op} off this path"
+    )]
+    NoGradient {
+        /// The operation.
+        op: &'static str,
+    },
+    /// `backward` was called where no gradient can start.
+    #[error(
+        "backward needs a tracked tensor with one element, got shape {shape:?}, tracked: {tracked}"
+    )]
+    BackwardStart {
+        /// The shape of the tensor.
+        shape: Vec<usize>,
+        /// Whether any variable lies below it.
+        tracked: bool,
+    },
+    /// Two tensors of one operation live on different devices.
+    #[error("{op}: the inputs are on different devices ({left} and {right})")]
+    DeviceMismatch {
+        /// The operation.
+        op: &'static str,
+        /// The device of the first input.
+        left: String,
+        /// The device of the other input.
+        right: String,
+    },
+    /// A device was named that this build or machine does not have.
+    #[error("unknown device {name:?}: {why}")]
+    Device {
+        /// The name that was given.
+        name: String,
+        /// What is there, and what to do.
+        why: String,
+    },
+}
+
+/// The result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,91 @@
+//! Activations: GELU, ReLU, softmax and its logarithm.
+
+use crate::backend::{Storage, Unary};
+use crate::shape::rows;
+use crate::tape::{Link, Rule, Sink};
+use crate::{Result, Tensor};
+
+impl Tensor {
+    /// `x Φ(x)`: the exact GELU.
+    pub fn gelu(&self) -> Result<Self> {
+        self.sloped(Unary::Gelu, Unary::GeluSlope)
+    }
+
+    /// `max(x, 0)`.
+    pub fn relu(&self) -> Result<Self> {
+        self.sloped(Unary::Relu, Unary::Step)
+    }
+
+    fn sloped(&self, op: Unary, slope: Unary) -> Result<Self> {
+        let out = self.device().backend().unary(op, self.storage())?;
+        Ok(self.derived(self.shape().to_vec(), out, &[self.link()], || SlopeRule {
+            input: self.link().clone(),
+            x: self.detach(),
+            slope,
+        }))
+    }
+
+    /// Softmax over the last axis.
+    pub fn softmax(&self) -> Result<Self> {
+        let (_, d) = rows(self.shape(), "softmax")?;
+        let out = self.device().backend().softmax(self.storage(), d)?;
+        Ok(self.row_function(out, d, |y, grad| {
+            grad.device().backend().softmax_backward(y, grad.storage(), grad.width())
+        }))
+    }
+
+    /// The logarithm of [`Tensor::softmax`], without overflow.
+    pub fn log_softmax(&self) -> Result<Self> {
+        let (_, d) = rows(self.shape(), "log_softmax")?;
+        let out = self.device().backend().log_softmax(self.storage(), d)?;
+        Ok(self.row_function(out, d, |y, grad| {
+            grad.device().backend().log_softmax_backward(y, grad.storage(), grad.width())
+        }))
+    }
+
+    fn width(&self) -> usize {
+        self.shape().last().copied().unwrap_or(1)
+    }
+
+    /// A function of rows whose gradient is computed from its own output.
+    fn row_function(&self, out: Storage, d: usize, backward: RowBackward) -> Self {
+        debug_assert_eq!(d, self.width());
+        self.derived(self.shape().to_vec(), out.clone(), &[self.link()], || RowRule {
+            input: self.link().clone(),
+            y: out,
+            backward,
+        })
+    }
+}
+
+type RowBackward = fn(&Storage, &Tensor) -> Result<Storage>;
+
+struct RowRule {
+    input: Link,
+    y: Storage,
+    backward: RowBackward,
+}
+
+impl Rule for RowRule {
+    fn backward(&self, grad: Tensor, sink: &mut Sink) -> Result<()> {
+        sink.add_to(&self.input, || {
+            let dx = (self.backward)(&self.y, &grad)?;
+            Ok(Tensor::frozen(grad.shape().to_vec(), dx, grad.device().clone()))
+        })
+    }
+}
+
+struct SlopeRule {
+    input: Link,
+    x: Tensor,
+    slope: Unary,
+}
+
+impl Rule for SlopeRule {
+    fn backward(&self, grad: Tensor, sink: &mut Sink) -> Result<()> {
+        sink.add_to(&self.input, || {
+            let slope = grad.device().backend().unary(self.slope, self.x.storage())?;
+            grad.mul(&Tensor::frozen(grad.shape().to_vec(), slope, grad.device().clone()))
+        })
+    }
+}
