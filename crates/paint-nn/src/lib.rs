@@ -1,3 +1,11 @@
 //! Networks, losses, optimizers and checkpoints.
 
 pub mod checkpoint;
+pub mod error;
+pub mod loss;
+pub mod optim;
+pub mod params;
+pub mod prompt;
+pub mod state;
+
+pub use error::{Error, Misfit, Result};

@@ -1,0 +1,84 @@
+//! Sharpness-aware minimisation (Foret et al. 2021), as SAR uses it: climb, look at the gradient there, descend.
+
+use paint_tensor::{Gradients, Tensor};
+
+use super::Optimizer;
+use crate::error::{Error, Result};
+use crate::params::{ParamId, Params};
+
+/// An optimizer that steps with the gradient found at the top of a climb of length `ρ`.
+#[derive(Debug, Clone)]
+pub struct Sam {
+    rho: f32,
+    inner: Optimizer,
+    /// Where the climb began, one list for each of the parameter sets.
+    origin: Option<Vec<Vec<(ParamId, Tensor)>>>,
+}
+
+impl Sam {
+    /// Wraps `inner`, which makes the step itself; `rho` is the length of the climb.
+    pub fn new(rho: f32, inner: Optimizer) -> Self {
+        Self { rho, inner, origin: None }
+    }
+
+    /// The wrapped optimizer.
+    pub fn inner(&self) -> &Optimizer {
+        &self.inner
+    }
+
+    /// The wrapped optimizer, for reset, load and schedules.
+    pub fn inner_mut(&mut self) -> &mut Optimizer {
+        &mut self.inner
+    }
+
+    /// `θ ← θ + ρ g / (‖g‖₂ + 1e-12)`, the norm taken over all gradients of all `sets` together. Where there is no
+    /// gradient at all the climb ends where it began.
+    pub fn ascend(&mut self, sets: &mut [&mut Params], gradients: &Gradients) -> Result<()> {
+        let trainable = self.inner.trainable();
+        let reached = |params: &Params| -> Vec<(ParamId, Tensor)> {
+            let mut reached = params.gradients(gradients);
+            reached.retain(|(id, _)| trainable.covers(params.param(*id).role()));
+            reached
+        };
+        let climbs: Vec<Vec<(ParamId, Tensor)>> =
+            sets.iter().map(|params| reached(params)).collect();
+        let mut square = 0.0_f64;
+        for (_, g) in climbs.iter().flatten() {
+            square += f64::from(g.mul(g)?.sum_all()?.item()?);
+        }
+        let scale = (f64::from(self.rho) / (square.sqrt() + 1e-12)) as f32;
+        let mut origin = Vec::with_capacity(sets.len());
+        for (params, climb) in sets.iter_mut().zip(climbs) {
+            let mut begin = Vec::with_capacity(climb.len());
+            for (id, g) in climb {
+                let w = params[id].detach();
+                params.set(id, &w.add(&g.scale(scale)?)?)?;
+                begin.push((id, w));
+            }
+            origin.push(begin);
+        }
+        self.origin = Some(origin);
+        Ok(())
+    }
+
+    /// Goes back to where the climb of the same `sets` began, and lets the wrapped optimizer step with the gradients
+    /// of the top.
+    pub fn descend(&mut self, sets: &mut [&mut Params], gradients: &Gradients) -> Result<()> {
+        let origin =
+            self.origin.take().filter(|origin| origin.len() == sets.len()).ok_or_else(|| {
+                Error::Argument {
+                    what: "SAM step",
+                    expected: "a climb of the same parameters before each descent".into(),
+                    got: "none".into(),
+                }
+            })?;
+        for (params, begin) in sets.iter_mut().zip(origin) {
+            let reached = params.gradients(gradients);
+            for (id, w) in &begin {
+                params.set(*id, w)?;
+            }
+            self.inner.apply(params, &reached)?;
+        }
+        Ok(())
+    }
+}

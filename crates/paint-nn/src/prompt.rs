@@ -1,0 +1,325 @@
+//! The prompt memory of PAINT (section "Dynamic Prompt Allocation", Eq. 2-5 and 11).
+//!
+//! One prompt per domain, found without knowing the domain: every sample of a batch asks for the prompt whose key
+//! looks most like its own query feature, the batch votes, and if the winner fits badly on average a new prompt is
+//! made. Symbols: `q_i` query of sample `i`, `q̄` their mean, `(k_j, P_j)` key and prompt, `s` the winner, `r_s` its
+//! reliability, `η` the threshold, `γ` the smoothing of keys.
+//!
+//! 1. [`PromptMemory::select`]: retrieval (Eq. 2), vote (Eq. 3), reliability (Eq. 4), allocation (Eq. 5).
+//! 2. The caller tunes the prompt: [`PromptMemory::prompts_mut`] is a [`Params`] like the model's own.
+//! 3. [`PromptMemory::update_key`]: moving average of the winner's key (Eq. 11).
+//!
+//! # Fidelity
+//! The paper allocates for `r_s < η` and divides by the number of queries; the released code allocates for `r_s ≤ η`
+//! and divides by the number of images in the forward at hand, which for mixed samples is smaller than the number of
+//! queries ([`Threshold`], [`Reliability`]). The code moves the key at every forward, the paper once a batch: the call
+//! is the caller's. Ties in the vote go to the lowest index; the code leaves them open. The code fails at a sixteenth
+//! prompt; this memory grows, or, with a `capacity`, merges the two prompts with the nearest keys (ours).
+
+mod config;
+mod matching;
+mod queries;
+
+pub use config::{PromptConfig, Reliability, Threshold};
+pub use matching::Matching;
+pub use queries::Queries;
+
+use paint_tensor::{Device, Tensor};
+
+use crate::error::{Error, Result};
+use crate::params::{ParamId, Params, Role};
+use crate::state::State;
+use queries::{cosine, unit};
+
+/// The prompt a batch uses, and how it came to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Selection {
+    /// The prompt's number; a number is never given twice.
+    pub id: u64,
+    /// Whether it was made for this batch.
+    pub allocated: bool,
+    /// `r_s` of the vote's winner; none where there was nothing to vote on.
+    pub reliability: Option<f32>,
+    /// Votes by position, one for each prompt held when the vote was taken.
+    pub votes: Vec<usize>,
+    /// Prompts that were merged to make room: (kept, given up).
+    pub merged: Option<(u64, u64)>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    id: u64,
+    key: Vec<f32>,
+    uses: u64,
+}
+
+/// Source of the numbers of a new prompt: given how many, returns them.
+pub type Draw<'a> = &'a mut dyn FnMut(usize) -> Vec<f32>;
+
+/// Keys and prompts of the domains met so far.
+#[derive(Debug, Clone)]
+pub struct PromptMemory {
+    config: PromptConfig,
+    device: Device,
+    entries: Vec<Entry>,
+    prompts: Params,
+    next_id: u64,
+}
+
+impl PromptMemory {
+    /// An empty memory.
+    pub fn new(config: PromptConfig, device: &Device) -> Result<Self> {
+        if config.capacity.is_some_and(|capacity| capacity < 2) {
+            let got = format!("{:?}", config.capacity);
+            return Err(Error::Argument {
+                what: "prompt capacity",
+                expected: "2 or more".into(),
+                got,
+            });
+        }
+        Ok(Self {
+            config,
+            device: device.clone(),
+            entries: Vec::new(),
+            prompts: Params::default(),
+            next_id: 0,
+        })
+    }
+
+    /// How many prompts are held.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no prompt was made yet.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many prompts were ever made.
+    pub fn allocated(&self) -> u64 {
+        self.next_id
+    }
+
+    /// The numbers of the prompts held, by position.
+    pub fn ids(&self) -> Vec<u64> {
+        self.entries.iter().map(|entry| entry.id).collect()
+    }
+
+    /// The key of a prompt.
+    pub fn key(&self, id: u64) -> Option<&[f32]> {
+        self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.key.as_slice())
+    }
+
+    /// A prompt's tokens, `[P, D]`.
+    pub fn prompt(&self, id: u64) -> Result<&Tensor> {
+        Ok(&self.prompts[self.param(id)?])
+    }
+
+    /// All prompts as parameters, to track and to update.
+    pub fn prompts_mut(&mut self) -> &mut Params {
+        &mut self.prompts
+    }
+
+    /// Retrieval and vote without allocation; none where the memory is empty. `images` is the number of images in the
+    /// forward that asks.
+    pub fn lookup(&self, queries: &Queries, images: usize) -> Result<Option<Selection>> {
+        let Some(first) = self.entries.first() else { return Ok(None) };
+        queries.expect_width(first.key.len())?;
+        // 1. Eq. 2: each sample retrieves the key with the largest cosine.
+        let keys: Vec<Vec<f32>> = self.entries.iter().map(|entry| unit(&entry.key)).collect();
+        let mut votes = vec![0; keys.len()];
+        for query in queries.units() {
+            let similarity: Vec<f32> = keys.iter().map(|key| cosine(query, key)).collect();
+            votes[first_maximum(&similarity)] += 1;
+        }
+        // 2. Eq. 3: the majority decides.
+        let s = first_maximum(&votes);
+        // 3. Eq. 4: how well the winner fits on average.
+        let sum: f64 = queries.units().map(|query| f64::from(cosine(query, &keys[s]))).sum();
+        let denominator = match self.config.reliability {
+            Reliability::OverQueries => queries.len(),
+            Reliability::OverImages => images.max(1),
+        };
+        let reliability = Some((sum / denominator as f64) as f32);
+        Ok(Some(Selection {
+            id: self.entries[s].id,
+            allocated: false,
+            reliability,
+            votes,
+            merged: None,
+        }))
+    }
+
+    /// Retrieval, vote, and a new prompt where none is reliable.
+    pub fn select(
+        &mut self,
+        queries: &Queries,
+        images: usize,
+        draw: Draw<'_>,
+    ) -> Result<Selection> {
+        let found = self.lookup(queries, images)?;
+        let (eta, threshold) = (self.config.eta, self.config.threshold);
+        // 4. Eq. 5: below η the samples come from a domain not met before.
+        let unreliable = |selection: &Selection| match threshold {
+            Threshold::Below => selection.reliability.is_none_or(|r| r < eta),
+            Threshold::AtOrBelow => selection.reliability.is_none_or(|r| r <= eta),
+        };
+        match found {
+            Some(selection) if !unreliable(&selection) => {
+                self.count_use(selection.id);
+                Ok(selection)
+            }
+            found => {
+                let merged = self.make_room()?;
+                let id = self.allocate(self.next_id, queries, draw)?;
+                let (reliability, votes) =
+                    found.map_or((None, Vec::new()), |found| (found.reliability, found.votes));
+                Ok(Selection { id, allocated: true, reliability, votes, merged })
+            }
+        }
+    }
+
+    /// The prompt whose number is the true domain, made at first sight: the paper's oracle, no keys asked.
+    pub fn select_oracle(
+        &mut self,
+        domain: usize,
+        queries: &Queries,
+        draw: Draw<'_>,
+    ) -> Result<Selection> {
+        let id = domain as u64;
+        let allocated = self.key(id).is_none();
+        if allocated {
+            self.allocate(id, queries, draw)?;
+        } else {
+            self.count_use(id);
+        }
+        Ok(Selection { id, allocated, reliability: None, votes: Vec::new(), merged: None })
+    }
+
+    /// `k_s ← γ k_s + (1 − γ) q̄` (Eq. 11), except for a key that this selection made.
+    pub fn update_key(&mut self, selection: &Selection, queries: &Queries) -> Result<()> {
+        let gamma = self.config.gamma;
+        let Some(entry) =
+            self.entries.iter_mut().find(|entry| entry.id == selection.id && !selection.allocated)
+        else {
+            return Ok(());
+        };
+        queries.expect_width(entry.key.len())?;
+        for (k, q) in entry.key.iter_mut().zip(queries.mean()) {
+            *k = gamma * *k + (1.0 - gamma) * q;
+        }
+        Ok(())
+    }
+
+    /// Forgets every prompt.
+    pub fn reset(&mut self) {
+        self.entries.clear();
+        self.prompts = Params::default();
+        self.next_id = 0;
+    }
+
+    /// Keys, prompts, numbers and counts.
+    pub fn save(&self) -> Result<State> {
+        let mut state = State::default();
+        state.counters.insert("next_id".into(), self.next_id);
+        for (position, entry) in self.entries.iter().enumerate() {
+            state.counters.insert(format!("{position:06}/id"), entry.id);
+            state.counters.insert(format!("{position:06}/uses"), entry.uses);
+            let key = Tensor::from_vec(entry.key.clone(), [entry.key.len()], &self.device)?;
+            state.tensors.insert(format!("{position:06}/key"), key);
+            state.tensors.insert(format!("{position:06}/prompt"), self.prompt(entry.id)?.detach());
+        }
+        Ok(state)
+    }
+
+    /// Takes over a saved state in place of its own.
+    pub fn load(&mut self, state: &State) -> Result<()> {
+        let mut loaded = Self::new(self.config, &self.device)?;
+        loaded.next_id = state.counter("next_id")?;
+        for position in 0.. {
+            let Ok(id) = state.counter(&format!("{position:06}/id")) else { break };
+            let uses = state.counter(&format!("{position:06}/uses"))?;
+            let key = state.tensor(&format!("{position:06}/key"))?.to_vec()?;
+            loaded.insert(
+                Entry { id, key, uses },
+                state.tensor(&format!("{position:06}/prompt"))?.clone(),
+            )?;
+        }
+        *self = loaded;
+        Ok(())
+    }
+
+    fn param(&self, id: u64) -> Result<ParamId> {
+        self.prompts.id(&name(id))
+    }
+
+    fn count_use(&mut self, id: u64) {
+        self.entries.iter_mut().filter(|entry| entry.id == id).for_each(|entry| entry.uses += 1);
+    }
+
+    /// Eq. 5: the mean query becomes the key, fresh numbers the prompt.
+    fn allocate(&mut self, id: u64, queries: &Queries, draw: Draw<'_>) -> Result<u64> {
+        let shape = [self.config.length, self.config.width];
+        let prompt = Tensor::from_vec(draw(shape[0] * shape[1]), shape, &self.device)?;
+        self.insert(Entry { id, key: queries.mean().to_vec(), uses: 1 }, prompt)?;
+        self.next_id = self.next_id.max(id + 1);
+        Ok(id)
+    }
+
+    fn insert(&mut self, entry: Entry, prompt: Tensor) -> Result<()> {
+        let expected = vec![self.config.length, self.config.width];
+        if prompt.shape() != expected {
+            return Err(Error::Shape {
+                what: name(entry.id),
+                expected,
+                got: prompt.shape().to_vec(),
+            });
+        }
+        self.prompts.insert(name(entry.id), Role::Prompt, prompt)?;
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Where the memory is full, merges the two entries with the nearest keys, each weighted by its uses.
+    fn make_room(&mut self) -> Result<Option<(u64, u64)>> {
+        if self.config.capacity.is_none_or(|capacity| self.entries.len() < capacity) {
+            return Ok(None);
+        }
+        let keys: Vec<Vec<f32>> = self.entries.iter().map(|entry| unit(&entry.key)).collect();
+        let pairs: Vec<(usize, usize)> =
+            (0..keys.len()).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
+        let similarity: Vec<f32> = pairs.iter().map(|&(i, j)| cosine(&keys[i], &keys[j])).collect();
+        let (i, j) = pairs[first_maximum(&similarity)];
+        let given_up = self.entries.remove(j);
+        let prompt = self.prompt(given_up.id)?.detach();
+        let kept = &mut self.entries[i];
+        let weight = given_up.uses as f32 / (kept.uses + given_up.uses) as f32;
+        for (k, other) in kept.key.iter_mut().zip(&given_up.key) {
+            *k += weight * (other - *k);
+        }
+        kept.uses += given_up.uses;
+        let ids = (kept.id, given_up.id);
+        let merged = self.prompt(ids.0)?.detach().lerp(&prompt, weight)?;
+        let mut prompts = Params::default();
+        for entry in &self.entries {
+            let value =
+                if entry.id == ids.0 { merged.clone() } else { self.prompt(entry.id)?.detach() };
+            prompts.insert(name(entry.id), Role::Prompt, value)?;
+        }
+        self.prompts = prompts;
+        Ok(Some(ids))
+    }
+}
+
+fn name(id: u64) -> String {
+    format!("prompts.{id}")
+}
+
+/// The position of the largest value; of equal ones the first.
+fn first_maximum<T: PartialOrd + Copy>(values: &[T]) -> usize {
+    (1..values.len()).fold(0, |best, i| if values[i] > values[best] { i } else { best })
+}
+
+#[cfg(test)]
+mod tests;

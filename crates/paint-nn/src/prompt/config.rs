@@ -1,0 +1,48 @@
+//! The constants of a prompt memory, the paper's by default.
+
+/// When the reliability is low enough for a new prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Threshold {
+    /// `r_s < η` (Eq. 5).
+    #[default]
+    Below,
+    /// `r_s ≤ η` (released code).
+    AtOrBelow,
+}
+
+/// What the sum of similarities is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reliability {
+    /// The number of queries (Eq. 4).
+    #[default]
+    OverQueries,
+    /// The number of images in the forward that asks (released code).
+    OverImages,
+}
+
+/// The constants of a [`PromptMemory`](super::PromptMemory).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PromptConfig {
+    /// `L_p`, tokens in a prompt.
+    pub length: usize,
+    /// `D_e`, the width of a token.
+    pub width: usize,
+    /// `η`; depends on the model.
+    pub eta: f32,
+    /// On which side of `η` the equality lies.
+    pub threshold: Threshold,
+    /// The denominator of `r_s`.
+    pub reliability: Reliability,
+    /// `γ`.
+    pub gamma: f32,
+    /// The most prompts to hold, at least 2; none is the paper's unbounded memory.
+    pub capacity: Option<usize>,
+}
+
+impl PromptConfig {
+    /// The paper's constants for prompts of `length` tokens of width `width`.
+    pub fn paper(length: usize, width: usize) -> Self {
+        let (threshold, reliability) = (Threshold::default(), Reliability::default());
+        Self { length, width, eta: 0.2, threshold, reliability, gamma: 0.8, capacity: None }
+    }
+}

@@ -1,0 +1,76 @@
+//! The query features of a batch, read once and used by every selection made for it.
+
+use paint_tensor::Tensor;
+
+use crate::error::{Error, Result};
+
+/// `q_i` of a batch: unit vectors for the cosines, and the mean of the features as they are.
+#[derive(Debug, Clone)]
+pub struct Queries {
+    width: usize,
+    units: Vec<f32>,
+    mean: Vec<f32>,
+}
+
+impl Queries {
+    /// Reads `[B, D]` features; a batch of none and numbers that are not finite are refused.
+    pub fn new(features: &Tensor) -> Result<Self> {
+        let [b, d] = features.dims2("queries")?;
+        let rows = features.to_vec()?;
+        if rows.is_empty() {
+            return Err(Error::Shape {
+                what: "queries".into(),
+                expected: vec![1, d.max(1)],
+                got: vec![b, d],
+            });
+        }
+        if rows.iter().any(|q| !q.is_finite()) {
+            return Err(Error::NotFinite { what: "queries" });
+        }
+        let column = |k: usize| rows.iter().skip(k).step_by(d).map(|&q| f64::from(q)).sum::<f64>();
+        let mean = (0..d).map(|k| (column(k) / b as f64) as f32).collect();
+        Ok(Self { width: d, units: rows.chunks(d).flat_map(unit).collect(), mean })
+    }
+
+    /// `B`.
+    pub fn len(&self) -> usize {
+        self.units.len() / self.width
+    }
+
+    /// Never: an empty batch is refused.
+    pub fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// `q̄ = (1/B) Σ q_i`.
+    pub fn mean(&self) -> &[f32] {
+        &self.mean
+    }
+
+    pub(super) fn units(&self) -> impl Iterator<Item = &[f32]> {
+        self.units.chunks(self.width)
+    }
+
+    pub(super) fn expect_width(&self, width: usize) -> Result<()> {
+        if self.width == width {
+            return Ok(());
+        }
+        Err(Error::Shape {
+            what: "queries".into(),
+            expected: vec![self.len(), width],
+            got: vec![self.len(), self.width],
+        })
+    }
+}
+
+/// `x · rsqrt(max(Σ x², 1e-12))`.
+pub(super) fn unit(x: &[f32]) -> Vec<f32> {
+    let square: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    let scale = (1.0 / square.max(1e-12).sqrt()) as f32;
+    x.iter().map(|x| x * scale).collect()
+}
+
+/// The cosine of two unit vectors.
+pub(super) fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
+}

@@ -1,0 +1,175 @@
+//! The memory on vectors small enough to follow by hand.
+
+use super::*;
+
+fn queries(rows: &[[f32; 2]]) -> Queries {
+    Queries::new(&Tensor::from_vec(rows.concat(), [rows.len(), 2], &Device::cpu()).unwrap())
+        .unwrap()
+}
+
+fn config() -> PromptConfig {
+    PromptConfig { eta: 0.5, ..PromptConfig::paper(1, 2) }
+}
+
+fn memory(config: PromptConfig) -> PromptMemory {
+    PromptMemory::new(config, &Device::cpu()).unwrap()
+}
+
+fn select(memory: &mut PromptMemory, rows: &[[f32; 2]]) -> Selection {
+    let value = memory.allocated() as f32;
+    memory.select(&queries(rows), rows.len(), &mut |n| vec![value; n]).unwrap()
+}
+
+#[test]
+fn the_first_batch_makes_a_prompt_with_its_mean_as_key() {
+    let mut memory = memory(config());
+    let selection = select(&mut memory, &[[1.0, 0.0], [3.0, 2.0]]);
+    let expected =
+        Selection { id: 0, allocated: true, reliability: None, votes: vec![], merged: None };
+    assert_eq!(selection, expected);
+    assert_eq!(memory.key(0), Some([2.0, 1.0].as_slice()));
+    assert_eq!(memory.prompt(0).unwrap().shape(), [1, 2]);
+}
+
+#[test]
+fn the_majority_chooses_and_a_tie_goes_to_the_lowest_index() {
+    let mut memory = memory(config());
+    select(&mut memory, &[[1.0, 0.0]]);
+    assert!(select(&mut memory, &[[-0.1, 1.0]]).allocated);
+    let majority = select(&mut memory, &[[0.1, 1.0], [0.2, 1.0], [1.0, 0.1]]);
+    assert_eq!((majority.id, majority.allocated, majority.votes), (1, false, vec![1, 2]));
+    let tie = select(&mut memory, &[[0.6, 1.0], [1.0, 0.6]]);
+    assert_eq!((tie.id, tie.votes), (0, vec![1, 1]));
+}
+
+#[test]
+fn reliability_is_the_mean_cosine_with_the_winner() {
+    let mut memory = memory(config());
+    select(&mut memory, &[[2.0, 0.0]]);
+    let found = memory.lookup(&queries(&[[3.0, 4.0], [5.0, 0.0]]), 2).unwrap().unwrap();
+    assert!((found.reliability.unwrap() - 0.8).abs() < 1e-6);
+}
+
+#[test]
+fn equality_with_eta_allocates_only_where_the_threshold_includes_it() {
+    for (threshold, allocated) in [(Threshold::Below, false), (Threshold::AtOrBelow, true)] {
+        let mut memory = memory(PromptConfig { eta: 0.0, threshold, ..config() });
+        select(&mut memory, &[[1.0, 0.0]]);
+        assert_eq!(select(&mut memory, &[[0.0, 1.0]]).allocated, allocated);
+    }
+}
+
+#[test]
+fn fewer_images_than_queries_raise_the_reliability_of_the_released_code() {
+    let rows = [[0.0, 1.0], [0.3, 1.0]];
+    for (reliability, allocated) in
+        [(Reliability::OverQueries, true), (Reliability::OverImages, false)]
+    {
+        let mut memory = memory(PromptConfig { eta: 0.2, reliability, ..config() });
+        select(&mut memory, &[[1.0, 0.0]]);
+        let selection = memory.select(&queries(&rows), 1, &mut |n| vec![0.0; n]).unwrap();
+        assert_eq!(selection.allocated, allocated);
+    }
+}
+
+#[test]
+fn the_key_moves_by_one_minus_gamma_and_a_new_key_does_not_move() {
+    let mut memory = memory(config());
+    let made = select(&mut memory, &[[1.0, 0.0]]);
+    memory.update_key(&made, &queries(&[[9.0, 9.0]])).unwrap();
+    assert_eq!(memory.key(0), Some([1.0, 0.0].as_slice()));
+    let rows = [[1.0, 0.0], [1.0, 1.0]];
+    let found = select(&mut memory, &rows);
+    memory.update_key(&found, &queries(&rows)).unwrap();
+    let key = memory.key(0).unwrap();
+    assert!((key[0] - 1.0).abs() < 1e-6 && (key[1] - 0.1).abs() < 1e-6, "{key:?}");
+}
+
+#[test]
+fn a_lookup_changes_nothing_and_an_empty_memory_has_no_answer() {
+    let mut memory = memory(config());
+    assert_eq!(memory.lookup(&queries(&[[1.0, 0.0]]), 1).unwrap(), None);
+    select(&mut memory, &[[1.0, 0.0]]);
+    let found = memory.lookup(&queries(&[[-1.0, 0.0]]), 1).unwrap().unwrap();
+    assert_eq!((found.id, found.reliability, memory.len()), (0, Some(-1.0), 1));
+}
+
+#[test]
+fn a_full_memory_merges_the_nearest_two_by_their_uses() {
+    let mut memory = memory(PromptConfig { eta: 0.99, capacity: Some(3), ..config() });
+    select(&mut memory, &[[1.0, 0.0]]);
+    select(&mut memory, &[[0.0, 1.0]]);
+    select(&mut memory, &[[1.0, 0.3]]);
+    for _ in 0..2 {
+        assert!(!select(&mut memory, &[[1.0, 0.0]]).allocated);
+    }
+    let selection = select(&mut memory, &[[-1.0, 0.0]]);
+    assert_eq!((selection.id, selection.merged), (3, Some((0, 2))));
+    assert_eq!(memory.ids(), [0, 1, 3]);
+    // Three uses of [1, 0] with prompt 0, one of [1, 0.3] with prompt 2.
+    let key = memory.key(0).unwrap();
+    assert!((key[0] - 1.0).abs() < 1e-6 && (key[1] - 0.075).abs() < 1e-6, "{key:?}");
+    assert_eq!(memory.prompt(0).unwrap().to_vec().unwrap(), [0.5, 0.5]);
+    assert!(memory.prompt(2).is_err());
+}
+
+#[test]
+fn the_oracle_keeps_one_prompt_for_each_domain() {
+    let mut memory = memory(config());
+    let q = queries(&[[1.0, 0.0]]);
+    let mut ask = |domain| memory.select_oracle(domain, &q, &mut |n| vec![0.0; n]).unwrap();
+    assert!(ask(4).allocated);
+    assert!(ask(1).allocated);
+    let again = ask(4);
+    assert_eq!((again.id, again.allocated), (4, false));
+    assert_eq!(memory.ids(), [4, 1]);
+}
+
+#[test]
+fn a_saved_memory_comes_back_whole() {
+    let mut memory = memory(config());
+    select(&mut memory, &[[1.0, 0.0]]);
+    select(&mut memory, &[[0.0, 1.0]]);
+    let mut other = PromptMemory::new(config(), &Device::cpu()).unwrap();
+    other.load(&memory.save().unwrap()).unwrap();
+    assert_eq!((other.ids(), other.allocated()), (memory.ids(), memory.allocated()));
+    assert_eq!(other.key(1), memory.key(1));
+    assert_eq!(
+        other.prompt(1).unwrap().to_vec().unwrap(),
+        memory.prompt(1).unwrap().to_vec().unwrap()
+    );
+    assert_eq!(select(&mut other, &[[-1.0, 0.1]]), select(&mut memory, &[[-1.0, 0.1]]));
+}
+
+#[test]
+fn queries_that_are_not_finite_or_have_another_width_are_refused() {
+    let nan = Tensor::from_vec(vec![f32::NAN, 0.0], [1, 2], &Device::cpu()).unwrap();
+    assert!(matches!(Queries::new(&nan), Err(Error::NotFinite { .. })));
+    let mut memory = memory(config());
+    select(&mut memory, &[[1.0, 0.0]]);
+    let wide = Queries::new(&Tensor::full([1, 3], 1.0, &Device::cpu()).unwrap()).unwrap();
+    assert!(matches!(memory.lookup(&wide, 1), Err(Error::Shape { .. })));
+}
+
+#[test]
+fn a_memory_for_one_prompt_cannot_merge_and_is_refused() {
+    assert!(
+        PromptMemory::new(PromptConfig { capacity: Some(1), ..config() }, &Device::cpu()).is_err()
+    );
+}
+
+#[test]
+fn matching_is_counted_by_batch_and_by_domain() {
+    let used =
+        |id, allocated| Selection { id, allocated, reliability: None, votes: vec![], merged: None };
+    let mut matching = Matching::default();
+    assert_eq!((matching.per_batch(), matching.per_domain()), (0.0, 0.0));
+    // Domain 0 makes prompt 0 and keeps it; domain 1 uses a stranger's prompt twice before it makes its own.
+    matching.record(0, &used(0, true));
+    matching.record(0, &used(0, false));
+    matching.record(1, &used(0, false));
+    matching.record(1, &used(0, false));
+    matching.record(1, &used(1, true));
+    assert!((matching.per_batch() - 0.6).abs() < 1e-12);
+    assert!((matching.per_domain() - 0.5).abs() < 1e-12);
+}
