@@ -8,12 +8,8 @@ pub mod dataset;
 mod error;
 mod file;
 pub mod image;
-mod npy;
-pub mod scenario;
 
 pub use dataset::{DATASETS, Dataset, DatasetEntry, Domain, Info, Sample};
 pub use error::{Error, Result};
 pub use file::write_atomically;
 pub use image::Image;
-pub use npy::NpyWriter;
-pub use scenario::{BatchPlan, SCENARIOS, SampleRef, ScenarioEntry, Stream};

@@ -1,7 +1,9 @@
 //! Networks, losses, optimizers and checkpoints.
 
+pub mod backbone;
 pub mod checkpoint;
 pub mod error;
+mod layers;
 pub mod loss;
 pub mod optim;
 pub mod params;

@@ -1,0 +1,264 @@
+//! What a method sees of a network, and the table of networks.
+//!
+//! Letters: `B` batch, `C` classes, `N` patches, `D` width, `P` prompt tokens, images `[B, 3, H, W]` with values in
+//! `[0, 1]`: mean and standard deviation are applied inside, because they belong to the weights.
+
+pub mod vit;
+
+use paint_rng::Seed;
+use paint_tensor::{Device, Gradients, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::{Checkpoint, Preprocess};
+use crate::error::{Error, Result};
+use crate::params::Params;
+use vit::{Vit, VitConfig};
+
+/// The sizes of a network and the preprocessing its weights were trained with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    /// Its row in [`BACKBONES`], or what its maker called it.
+    pub name: String,
+    /// Height and width of the images it takes.
+    pub image_size: [usize; 2],
+    /// `C`.
+    pub num_classes: usize,
+    /// `D`, the width of a feature and of a prompt token.
+    pub feature_dim: usize,
+    /// The number of blocks.
+    pub depth: usize,
+    /// Mean, standard deviation, resize and crop of the weights.
+    pub preprocess: Preprocess,
+}
+
+/// Which position embedding prompt tokens get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptPosition {
+    /// None, as in VPT.
+    #[default]
+    None,
+    /// That of the class token, as in PAINT's released code.
+    Cls,
+}
+
+/// What the classifier reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pooling {
+    /// The class token.
+    #[default]
+    Cls,
+    /// The mean of the class token and the prompt tokens.
+    ClsAndPrompts,
+}
+
+/// Whether attention maps are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Attention {
+    /// They are not formed, and the last block computes pooled tokens only.
+    #[default]
+    Omit,
+    /// Every block's map is returned.
+    Keep,
+    /// Every block's map is returned, and a backward pass gives its gradient ([`AttentionMap::gradient`]).
+    Probe,
+}
+
+/// How a forward pass is to be made. The default is the plain classifier.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Request<'a> {
+    /// Prompt tokens `[P, D]`, put after the class token.
+    pub prompt: Option<&'a Tensor>,
+    /// Their position embedding.
+    pub position: PromptPosition,
+    /// What the classifier reads.
+    pub pooling: Pooling,
+    /// Only the logits of these classes, in this order (ImageNet-R has 200 of ImageNet's 1000).
+    pub classes: Option<&'a [usize]>,
+    /// Whether to return attention maps.
+    pub attention: Attention,
+}
+
+/// One block's attention.
+#[derive(Debug, Clone)]
+pub struct AttentionMap {
+    /// The probabilities, `[B, h, T, T]` with `T = 1 + P + N` tokens.
+    pub map: Tensor,
+    pub(crate) probe: Option<Probe>,
+}
+
+/// What gives a map's gradient. A map acts through `attended = map · values` alone, so its gradient is the gradient at
+/// `attended` times the values; a variable of zeros, added there, is where a backward pass leaves the former.
+#[derive(Debug, Clone)]
+pub(crate) struct Probe {
+    /// The zeros, `[B, T, D]`.
+    pub(crate) attended: Tensor,
+    /// `[B, T, D]`.
+    pub(crate) values: Tensor,
+}
+
+impl AttentionMap {
+    /// The gradient at `map`, of its shape: none without [`Attention::Probe`], or where the loss does not depend on
+    /// this block.
+    pub fn gradient(&self, gradients: &Gradients) -> Result<Option<Tensor>> {
+        let Some(probe) = &self.probe else { return Ok(None) };
+        let Some(gradient) = gradients.get(&probe.attended) else { return Ok(None) };
+        let [b, h, t, _] = self.map.dims4("attention map")?;
+        let [_, _, d] = probe.values.dims3("values")?;
+        let by_head = |x: &Tensor| x.reshape([b, t, h, d / h])?.transpose(1, 2); // [B, h, T, D/h]
+        Ok(Some(by_head(gradient)?.matmul(&by_head(&probe.values)?.transpose(2, 3)?)?))
+    }
+}
+
+/// What a forward pass gives.
+#[derive(Debug, Clone)]
+pub struct Features {
+    /// What the classifier read, after the final norm, `[B, D]`.
+    pub pooled: Tensor,
+    /// `[B, C]`, or as many columns as classes were asked for.
+    pub logits: Tensor,
+    /// One entry a block if asked for, otherwise none.
+    pub attention: Vec<AttentionMap>,
+}
+
+/// A network that classifies images.
+pub trait Backbone: Send + Sync {
+    /// Sizes and preprocessing.
+    fn spec(&self) -> &Spec;
+
+    /// The parameters, in checkpoint order.
+    fn params(&self) -> &Params;
+
+    /// The parameters, to track, update and restore.
+    fn params_mut(&mut self) -> &mut Params;
+
+    /// Another model with the same values; they share memory until one of them is updated.
+    fn duplicate(&self) -> Box<dyn Backbone>;
+
+    /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]`: made once for a batch and shared by its
+    /// forward passes. It is affine, so the embedding of a mix of images is the mix of their embeddings.
+    fn embed(&self, images: &Tensor) -> Result<Tensor>;
+
+    /// The rest of the network.
+    fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features>;
+
+    /// The whole network.
+    fn forward(&self, images: &Tensor, request: &Request<'_>) -> Result<Features> {
+        self.forward_embedded(&self.embed(images)?, request)
+    }
+}
+
+/// Where the values of a new model come from.
+#[derive(Debug)]
+pub enum Weights {
+    /// Drawn, for tests and benchmarks.
+    Random(Seed),
+    /// Read from a file, with timm's names.
+    Checkpoint(Checkpoint),
+}
+
+/// What to do when a checkpoint was made for another image size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Positions {
+    /// Refuse it.
+    #[default]
+    Exact,
+    /// Resample its position embedding (bicubic, antialiased) to the input size of the preprocessing.
+    Interpolate,
+}
+
+/// How a model is built.
+#[derive(Debug, Clone)]
+pub struct BuildOptions {
+    /// Where it will live.
+    pub device: Device,
+    /// The preprocessing of the weights. A checkpoint without one is refused: a wrong mean would only show as a
+    /// disappointing accuracy.
+    pub preprocess: Option<Preprocess>,
+    /// Position embeddings for other image sizes.
+    pub positions: Positions,
+}
+
+impl BuildOptions {
+    /// Exact positions, no preprocessing given.
+    pub fn new(device: &Device) -> Self {
+        Self { device: device.clone(), preprocess: None, positions: Positions::Exact }
+    }
+}
+
+/// A row of [`BACKBONES`].
+#[derive(Debug)]
+pub struct BackboneEntry {
+    /// The name on the command line and in `config.json`.
+    pub name: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    build: fn(&str, Weights, &BuildOptions) -> Result<Box<dyn Backbone>>,
+}
+
+impl BackboneEntry {
+    /// A new model. The number of classes is the checkpoint's own; a random model has its usual one.
+    pub fn build(&self, weights: Weights, options: &BuildOptions) -> Result<Box<dyn Backbone>> {
+        (self.build)(self.name, weights, options)
+    }
+}
+
+/// A row whose model is a ViT of the given sizes.
+macro_rules! vit {
+    ($name:literal, $summary:literal, $config:expr) => {
+        BackboneEntry {
+            name: $name,
+            summary: $summary,
+            build: |name, weights, options| {
+                Ok(Box::new(Vit::build(name, $config, weights, options)?) as Box<dyn Backbone>)
+            },
+        }
+    };
+}
+
+/// Every backbone, by name.
+pub const BACKBONES: &[BackboneEntry] = &[
+    vit!(
+        "vit_tiny_patch4_32",
+        "ViT-Tiny, 4x4 patches, 32x32 images (CIFAR)",
+        VitConfig::tiny_patch4_32()
+    ),
+    vit!(
+        "vit_tiny_patch16_224",
+        "ViT-Tiny, 16x16 patches, 224x224 images",
+        VitConfig::tiny_patch16_224()
+    ),
+    vit!(
+        "deit_tiny_patch16_224",
+        "DeiT-Tiny without distillation token",
+        VitConfig::tiny_patch16_224()
+    ),
+    vit!(
+        "vit_small_patch16_224",
+        "ViT-Small, 16x16 patches, 224x224 images",
+        VitConfig::small_patch16_224()
+    ),
+    vit!(
+        "vit_base_patch16_224",
+        "ViT-Base, 16x16 patches, 224x224 images (PAINT's)",
+        VitConfig::base_patch16_224()
+    ),
+    vit!(
+        "vit_large_patch16_224",
+        "ViT-Large, 16x16 patches, 224x224 images",
+        VitConfig::large_patch16_224()
+    ),
+];
+
+/// The row of a name.
+pub fn find(name: &str) -> Result<&'static BackboneEntry> {
+    BACKBONES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let known: Vec<&str> = BACKBONES.iter().map(|entry| entry.name).collect();
+        Error::Argument {
+            what: "backbone",
+            expected: format!("one of {}", known.join(", ")),
+            got: name.to_owned(),
+        }
+    })
+}

@@ -1,0 +1,221 @@
+//! The vision transformer (Dosovitskiy et al. 2021), with timm's names and PAINT's prompts.
+//!
+//! Tokens are `[CLS, P_1..P_L, patches]`; prompts enter once, at the input. Pre-norm blocks, layer norm epsilon 1e-6,
+//! exact GELU, no dropout. What the pooled tokens do not need is not computed: the last block gives keys and values for
+//! all tokens and everything else for those alone.
+
+mod block;
+mod config;
+mod position;
+mod weights;
+
+pub use config::VitConfig;
+
+use paint_tensor::Tensor;
+
+use super::{
+    Attention, Backbone, BuildOptions, Features, Pooling, Positions, PromptPosition, Request, Spec,
+    Weights,
+};
+use crate::checkpoint::{CropMode, Interpolation, Preprocess};
+use crate::error::{Error, Result};
+use crate::layers::{LayerNorm, Linear};
+use crate::params::{ParamId, Params};
+use block::Block;
+
+/// A vision transformer.
+#[derive(Debug, Clone)]
+pub struct Vit {
+    config: VitConfig,
+    spec: Spec,
+    params: Params,
+    /// `[1, 3, 1, 1]`.
+    mean: Tensor,
+    /// `[1, 3, 1, 1]`.
+    std: Tensor,
+    patch_weight: ParamId,
+    patch_bias: ParamId,
+    cls_token: ParamId,
+    pos_embed: ParamId,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+    head: Linear,
+}
+
+impl Vit {
+    /// A ViT called `name` with the sizes of `config`. A checkpoint brings its own number of classes, and with
+    /// [`Positions::Interpolate`] the preprocessing brings the image size.
+    pub fn build(
+        name: &str,
+        mut config: VitConfig,
+        weights: Weights,
+        options: &BuildOptions,
+    ) -> Result<Self> {
+        let preprocess = preprocess(&config, &weights, options)?;
+        if options.positions == Positions::Interpolate {
+            config.image_size = preprocess.input_size;
+        }
+        if preprocess.input_size != config.image_size {
+            return Err(Error::Argument {
+                what: "input size of the preprocessing",
+                expected: format!(
+                    "{:?}, or position embeddings to be interpolated",
+                    config.image_size
+                ),
+                got: format!("{:?}", preprocess.input_size),
+            });
+        }
+        let params = match weights {
+            Weights::Random(seed) => {
+                config.check()?;
+                weights::draw(&config, seed, &options.device)?
+            }
+            Weights::Checkpoint(checkpoint) => {
+                config.num_classes =
+                    weights::num_classes(&checkpoint).unwrap_or(config.num_classes);
+                config.check()?;
+                weights::take(name, &config, checkpoint, options.positions, &options.device)?
+            }
+        };
+        let blocks = (0..config.depth)
+            .map(|i| Block::find(&params, i, config.num_heads))
+            .collect::<Result<_>>()?;
+        let channels =
+            |values: [f32; 3]| Tensor::from_vec(values.to_vec(), [1, 3, 1, 1], &options.device);
+        Ok(Self {
+            mean: channels(preprocess.mean)?,
+            std: channels(preprocess.std)?,
+            patch_weight: params.id("patch_embed.proj.weight")?,
+            patch_bias: params.id("patch_embed.proj.bias")?,
+            cls_token: params.id("cls_token")?,
+            pos_embed: params.id("pos_embed")?,
+            blocks,
+            norm: block::norm(&params, "norm")?,
+            head: Linear::find(&params, "head")?,
+            spec: Spec {
+                name: name.to_owned(),
+                image_size: config.image_size,
+                num_classes: config.num_classes,
+                feature_dim: config.embed_dim,
+                depth: config.depth,
+                preprocess,
+            },
+            config,
+            params,
+        })
+    }
+
+    /// The sizes.
+    pub fn config(&self) -> &VitConfig {
+        &self.config
+    }
+
+    /// `[CLS, P_1..P_L, patches]` with position embeddings, `[B, N, D]` → `[B, 1 + P + N, D]`.
+    fn tokens(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Tensor> {
+        let [b, n, d] = embedding.dims3("embedding")?;
+        let expected = [b, self.config.num_patches(), self.config.embed_dim];
+        if [b, n, d] != expected {
+            return Err(shape("embedding", &expected, embedding));
+        }
+        let position = &self.params[self.pos_embed]; // [1, 1 + N, D]
+        let position_of_cls = position.slice(1, 0, 1)?;
+        let cls = self.params[self.cls_token].add(&position_of_cls)?.broadcast_to([b, 1, d])?;
+        let patches = embedding.add(&position.slice(1, 1, n)?)?;
+        let Some(prompt) = request.prompt else { return Ok(Tensor::concat(&[&cls, &patches], 1)?) };
+        let [p, width] = prompt.dims2("prompt")?;
+        if width != d {
+            return Err(shape("prompt", &[p, d], prompt));
+        }
+        let prompt = prompt.reshape([1, p, d])?;
+        let prompt = match request.position {
+            PromptPosition::None => prompt,
+            PromptPosition::Cls => prompt.add(&position_of_cls)?,
+        };
+        Ok(Tensor::concat(&[&cls, &prompt.broadcast_to([b, p, d])?, &patches], 1)?)
+    }
+}
+
+impl Backbone for Vit {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn params(&self) -> &Params {
+        &self.params
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        &mut self.params
+    }
+
+    fn duplicate(&self) -> Box<dyn Backbone> {
+        Box::new(self.clone())
+    }
+
+    fn embed(&self, images: &Tensor) -> Result<Tensor> {
+        let [b, c, h, w] = images.dims4("images")?;
+        let [height, width] = self.config.image_size;
+        if [c, h, w] != [3, height, width] {
+            return Err(shape("images", &[b, 3, height, width], images));
+        }
+        let x = images.sub(&self.mean)?.div(&self.std)?;
+        let patches = x.unfold_patches(self.config.patch_size)?; // [B, N, 3pp]
+        let pixels = 3 * self.config.patch_size * self.config.patch_size;
+        let weight = self.params[self.patch_weight].reshape([self.config.embed_dim, pixels])?;
+        Ok(patches.linear(&weight, Some(&self.params[self.patch_bias]))?)
+    }
+
+    fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {
+        let mut x = self.tokens(embedding, request)?;
+        let prompts = request.prompt.map_or(0, |prompt| prompt.shape()[0]);
+        let m = match request.pooling {
+            Pooling::Cls => 1,
+            Pooling::ClsAndPrompts => 1 + prompts,
+        };
+        let mut attention = Vec::new();
+        for (i, block) in self.blocks.iter().enumerate() {
+            x = if request.attention != Attention::Omit {
+                let (x, map) = block.forward_with_map(&self.params, &x, request.attention)?;
+                attention.push(map);
+                x
+            } else if i + 1 == self.blocks.len() {
+                block.forward_first(&self.params, &x, m)?
+            } else {
+                block.forward(&self.params, &x)?
+            };
+        }
+        let pooled = self.norm.forward(&self.params, &x.slice(1, 0, m)?)?.mean(1)?; // [B, D]
+        let logits = match request.classes {
+            None => self.head.forward(&self.params, &pooled)?,
+            Some(classes) => self.head.forward_outputs(&self.params, &pooled, classes)?,
+        };
+        Ok(Features { pooled, logits, attention })
+    }
+}
+
+/// The preprocessing that was given; drawn weights have none of their own and take the middle of the range.
+fn preprocess(config: &VitConfig, weights: &Weights, options: &BuildOptions) -> Result<Preprocess> {
+    match (&options.preprocess, weights) {
+        (Some(preprocess), _) => Ok(preprocess.clone()),
+        (None, Weights::Random(_)) => Ok(Preprocess {
+            mean: [0.5; 3],
+            std: [0.5; 3],
+            input_size: config.image_size,
+            crop_pct: 1.0,
+            crop_mode: CropMode::Center,
+            interpolation: Interpolation::Bicubic,
+        }),
+        (None, Weights::Checkpoint(_)) => Err(Error::Argument {
+            what: "preprocessing",
+            expected: "mean and standard deviation of the weights".into(),
+            got: "none".into(),
+        }),
+    }
+}
+
+fn shape(what: &str, expected: &[usize], got: &Tensor) -> Error {
+    Error::Shape { what: what.to_owned(), expected: expected.to_vec(), got: got.shape().to_vec() }
+}
+
+#[cfg(test)]
+mod tests;

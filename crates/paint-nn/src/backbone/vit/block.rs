@@ -1,0 +1,88 @@
+//! A pre-norm transformer block: attention, then an MLP, each added to its input.
+//!
+//! Letters: `T` tokens, `M` of them pooled (the first `M`), `h` heads.
+
+use paint_tensor::Tensor;
+
+use crate::backbone::{Attention, AttentionMap, Probe};
+use crate::error::Result;
+use crate::layers::{LayerNorm, Linear};
+use crate::params::Params;
+
+const NORM_EPS: f32 = 1e-6;
+
+/// Where a block's parameters are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    num_heads: usize,
+    norm1: LayerNorm,
+    qkv: Linear,
+    proj: Linear,
+    norm2: LayerNorm,
+    fc1: Linear,
+    fc2: Linear,
+}
+
+impl Block {
+    pub(super) fn find(params: &Params, index: usize, num_heads: usize) -> Result<Self> {
+        let name = |layer: &str| format!("blocks.{index}.{layer}");
+        Ok(Self {
+            num_heads,
+            norm1: norm(params, &name("norm1"))?,
+            qkv: Linear::find(params, &name("attn.qkv"))?,
+            proj: Linear::find(params, &name("attn.proj"))?,
+            norm2: norm(params, &name("norm2"))?,
+            fc1: Linear::find(params, &name("mlp.fc1"))?,
+            fc2: Linear::find(params, &name("mlp.fc2"))?,
+        })
+    }
+
+    /// `[B, T, D]` → `[B, T, D]`.
+    pub(super) fn forward(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
+        let qkv = self.qkv.forward(params, &self.norm1.forward(params, x)?)?;
+        let x = self.proj.forward_residual(params, &qkv.attention(self.num_heads)?, x)?;
+        self.mlp(params, &x)
+    }
+
+    /// The same for the first `m` tokens alone: keys and values of all tokens, everything else of those.
+    /// `[B, T, D]` → `[B, M, D]`.
+    pub(super) fn forward_first(&self, params: &Params, x: &Tensor, m: usize) -> Result<Tensor> {
+        let [_, _, d] = x.dims3("tokens")?;
+        let normed = self.norm1.forward(params, x)?;
+        let kv = self.qkv.forward_rows(params, &normed, d, 2 * d)?; // [B, T, 2D]
+        let q = self.qkv.forward_rows(params, &normed.slice(1, 0, m)?, 0, d)?; // [B, M, D]
+        let attended = q.cross_attention(&kv, self.num_heads)?;
+        let x = self.proj.forward_residual(params, &attended, &x.slice(1, 0, m)?)?;
+        self.mlp(params, &x)
+    }
+
+    /// [`Self::forward`] with its attention map, and with a probe for the map's gradient where one is asked for.
+    pub(super) fn forward_with_map(
+        &self,
+        params: &Params,
+        x: &Tensor,
+        attention: Attention,
+    ) -> Result<(Tensor, AttentionMap)> {
+        let [b, t, d] = x.dims3("tokens")?;
+        let qkv = self.qkv.forward(params, &self.norm1.forward(params, x)?)?; // [B, T, 3D]
+        let (mut attended, map) = qkv.attention_with_map(self.num_heads)?;
+        let mut probe = None;
+        if attention == Attention::Probe {
+            let zeros = Tensor::zeros([b, t, d], x.device())?.variable();
+            attended = attended.add(&zeros)?;
+            probe = Some(Probe { attended: zeros, values: qkv.slice(2, 2 * d, d)?.detach() });
+        }
+        let x = self.proj.forward_residual(params, &attended, x)?;
+        Ok((self.mlp(params, &x)?, AttentionMap { map: map.detach(), probe }))
+    }
+
+    fn mlp(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
+        let hidden = self.fc1.forward_gelu(params, &self.norm2.forward(params, x)?)?;
+        self.fc2.forward_residual(params, &hidden, x)
+    }
+}
+
+/// A norm with timm's epsilon.
+pub(super) fn norm(params: &Params, prefix: &str) -> Result<LayerNorm> {
+    LayerNorm::find(params, prefix, NORM_EPS)
+}
