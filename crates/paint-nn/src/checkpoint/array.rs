@@ -179,8 +179,11 @@ impl View<'_> {
                 }
             }
         }
-        let bytes = (count as u64).saturating_mul(4).saturating_add(8 * self.shape.len() as u64);
-        budget.charge("the array", bytes)?;
+        let elements = (count as u64).saturating_mul(4);
+        budget.charge(
+            "the array",
+            elements.saturating_add(8 * self.shape.len() as u64 + Budget::ENTRY),
+        )?;
         let data = if count == 0 {
             Vec::new()
         } else if self.strides == row_major(self.shape) {
@@ -242,6 +245,8 @@ pub(super) struct Budget {
 impl Budget {
     const FACTOR: u64 = 16;
     const SLACK: u64 = 1 << 20;
+    /// What an array costs beside its elements.
+    const ENTRY: u64 = 128;
 
     pub(super) fn for_file(bytes: usize) -> Self {
         Self {

@@ -13,9 +13,9 @@ impl<'a> Cursor<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// A cursor that starts at `position`, which may lie past the end: the next read says so.
+    /// A cursor that starts at `position`, or at the end if that lies beyond it: the next read says so.
     pub(super) fn at(bytes: &'a [u8], position: usize) -> Self {
-        Self { bytes, position }
+        Self { bytes, position: position.min(bytes.len()) }
     }
 
     pub(super) fn position(&self) -> usize {
@@ -23,7 +23,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn left(&self) -> usize {
-        self.bytes.len().saturating_sub(self.position)
+        self.bytes.len() - self.position
     }
 
     pub(super) fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Fault> {
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
 
     /// The bytes before the next line feed, which is skipped.
     pub(super) fn line(&mut self, what: &'static str) -> Result<&'a [u8], Fault> {
-        let rest = &self.bytes[self.bytes.len() - self.left()..];
+        let rest = &self.bytes[self.position..];
         let Some(length) = rest.iter().position(|&byte| byte == b'\n') else {
             return Err(Fault::Truncated {
                 what,

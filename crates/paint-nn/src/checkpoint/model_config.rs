@@ -109,11 +109,23 @@ impl Json {
         let named = self.root.get("architectures").and_then(|list| list.get(0));
         config.architecture =
             self.root.get("architecture").or(named).and_then(Value::as_str).map(str::to_owned);
-        config.label_names = ["pretrained_cfg", ""].into_iter().find_map(|place| {
+        config.label_names = self.label_names();
+        Ok(())
+    }
+
+    /// timm's `label_names`, or Hugging Face's `id2label` unless it only counts.
+    fn label_names(&self) -> Option<Vec<String>> {
+        let listed = ["pretrained_cfg", ""].into_iter().find_map(|place| {
             let names = self.at(place, "label_names").value?.as_array()?;
             names.iter().map(|name| name.as_str().map(str::to_owned)).collect()
         });
-        Ok(())
+        listed.or_else(|| {
+            let table = self.at("", "id2label").value?.as_object()?;
+            let name = |i: usize| table.get(&i.to_string())?.as_str().map(str::to_owned);
+            let names: Vec<String> = (0..table.len()).map(name).collect::<Option<_>>()?;
+            let counted = names.iter().enumerate().all(|(i, name)| *name == format!("LABEL_{i}"));
+            (!counted).then_some(names)
+        })
     }
 
     /// timm: `pretrained_cfg`, or the same fields at the top level in older files.

@@ -1,6 +1,6 @@
 //! NumPy arrays: `.npy`, and `.npz`, a zip archive of them.
 
-use super::array::{Array, Budget, Dtype, View, row_major};
+use super::array::{Array, Budget, Dtype, View, element_count, row_major};
 use super::cursor::{Cursor, text};
 use super::error::Fault;
 use super::zip::Archive;
@@ -62,6 +62,10 @@ fn read(bytes: &[u8], budget: &mut Budget) -> Result<Content, Fault> {
     let Some((dtype, big_endian)) = dtype(header.descr) else {
         return Ok(Content::Other(header.descr.to_owned()));
     };
+    if element_count(&header.shape).and_then(|n| n.checked_mul(dtype.size())) != Some(data.len()) {
+        let expected = format!("{} bytes of {}", data.len(), dtype.name());
+        return Err(Fault::invalid("shape", expected, format!("{:?}", header.shape)));
+    }
     let swapped;
     let data = if big_endian {
         budget.charge("the array", data.len() as u64)?;

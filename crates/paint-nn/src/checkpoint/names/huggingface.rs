@@ -1,4 +1,7 @@
 //! Hugging Face transformers, `ViTForImageClassification` and `ViTModel`.
+//!
+//! Published files say `encoder.layer.0.attention.attention.query`; since version 5 the modules themselves are called
+//! `layers.0.attention.q_proj`, so a `state_dict` saved by hand has those names.
 
 use super::{Array, Placed, block, replaced};
 
@@ -10,16 +13,22 @@ const STEM: [(&str, &str); 5] = [
     ("classifier", "head"),
 ];
 
-const BLOCK: [(&str, &str); 5] = [
+const BLOCK: [(&str, &str); 8] = [
     ("layernorm_before", "norm1"),
     ("attention.output.dense", "attn.proj"),
+    ("attention.o_proj", "attn.proj"),
     ("layernorm_after", "norm2"),
     ("intermediate.dense", "mlp.fc1"),
+    ("mlp.fc1", "mlp.fc1"),
     ("output.dense", "mlp.fc2"),
+    ("mlp.fc2", "mlp.fc2"),
 ];
 
-const THIRDS: [&str; 3] =
-    ["attention.attention.query.", "attention.attention.key.", "attention.attention.value."];
+const THIRDS: [[&str; 2]; 3] = [
+    ["attention.attention.query.", "attention.q_proj."],
+    ["attention.attention.key.", "attention.k_proj."],
+    ["attention.attention.value.", "attention.v_proj."],
+];
 
 pub(super) fn place(name: &str, array: Array) -> Placed {
     let bare =
@@ -27,12 +36,12 @@ pub(super) fn place(name: &str, array: Array) -> Placed {
     if let Some(timm) = replaced(bare, '.', &STEM) {
         return Placed::whole(timm, array);
     }
-    let Some((index, rest)) = bare.strip_prefix("encoder.layer.").and_then(|rest| block(rest, '.'))
-    else {
+    let inner = ["encoder.layer.", "layers."].iter().find_map(|prefix| bare.strip_prefix(prefix));
+    let Some((index, rest)) = inner.and_then(|rest| block(rest, '.')) else {
         return Placed::whole(name, array);
     };
-    for (third, prefix) in THIRDS.iter().enumerate() {
-        if let Some(leaf) = rest.strip_prefix(prefix) {
+    for (third, prefixes) in THIRDS.iter().enumerate() {
+        if let Some(leaf) = prefixes.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
             let name = format!("blocks.{index}.attn.qkv.{leaf}");
             return Placed { third: Some(third), ..Placed::whole(name, array) };
         }

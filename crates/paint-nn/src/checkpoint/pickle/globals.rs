@@ -102,14 +102,14 @@ pub(super) fn named<'a>(
             "it has no place among weights and would run code in Python; nothing was executed";
         return Err(Fault::Refused { what: "Python name", name: global.to_string(), why });
     }
-    heap.add(Node::Global(global))
+    heap.add(Node::Global(Box::new(global)))
 }
 
 /// The pickle calls something.
 pub(super) fn called(heap: &mut Heap<'_>, callee: Value, arguments: Value) -> Result<Value, Fault> {
     let Value::Node(at) = callee else { return Err(not_callable(heap, callee)) };
     match heap.node(callee) {
-        Some(Node::Global(global)) => match known(*global) {
+        Some(Node::Global(global)) => match known(**global) {
             Some(known) => call(heap, known, arguments),
             None => heap.add(Node::Opaque(Some(at))),
         },
@@ -141,7 +141,7 @@ fn call(heap: &mut Heap<'_>, known: Known, arguments: Value) -> Result<Value, Fa
         (Known::RebuildParameter, &[tensor, ..]) => Ok(tensor),
         (Known::RebuildFromType, &[function, _, arguments, ..]) => match heap.node(function) {
             // The function must be a plain one: a chain of this function through itself would never end.
-            Some(Node::Global(global)) => match self::known(*global) {
+            Some(Node::Global(global)) => match self::known(**global) {
                 Some(inner @ (Known::RebuildTensor | Known::RebuildParameter)) => {
                     call(heap, inner, arguments)
                 }
@@ -178,12 +178,12 @@ fn tensor(
     if heap.storage(storage_at).is_none() {
         return refuse("tensor storage", "a storage", storage);
     }
-    let offset = match offset {
+    let first = match offset {
         Value::Int(n) => u64::try_from(n).ok(),
         _ => None,
     };
-    let Some(offset) = offset else {
-        return refuse("tensor offset", "a whole number, zero or more", storage);
+    let Some(first) = first else {
+        return refuse("tensor offset", "a whole number, zero or more", offset);
     };
     let axes = |value: Value| match value {
         Value::Node(at) => {
@@ -196,7 +196,7 @@ fn tensor(
     };
     match axes(strides) {
         Some((strides_at, n)) if n == rank => {
-            Ok(Tensor { storage: storage_at, offset, shape: shape_at, strides: strides_at })
+            Ok(Tensor { storage: storage_at, offset: first, shape: shape_at, strides: strides_at })
         }
         _ => refuse("tensor strides", "a tuple as long as the shape", strides),
     }
@@ -237,7 +237,7 @@ pub(super) fn persistent(heap: &mut Heap<'_>, id: Value) -> Result<Value, Fault>
     let (Value::Node(class_at), Some(Node::Global(global))) = (class, heap.node(class)) else {
         return Err(Fault::invalid("storage type", "a class of torch", heap.describe(class)));
     };
-    let Some(dtype) = storage_type(*global) else { return heap.add(Node::Opaque(Some(class_at))) };
+    let Some(dtype) = storage_type(**global) else { return heap.add(Node::Opaque(Some(class_at))) };
     let whole = |value: Value| match value {
         Value::Int(n) => u64::try_from(n).ok(),
         _ => None,

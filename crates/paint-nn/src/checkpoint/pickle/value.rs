@@ -16,6 +16,16 @@ pub(in super::super) enum Value {
     Node(u32),
 }
 
+impl Value {
+    /// Where a container lies: one place for one container, in the order in which they were made.
+    pub(in super::super) fn place(self) -> Option<u32> {
+        match self {
+            Self::Node(at) => Some(at),
+            _ => None,
+        }
+    }
+}
+
 /// A class or function that a pickle names; nothing is ever looked up under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Global<'a> {
@@ -56,7 +66,7 @@ pub(in super::super) enum Node<'a> {
     Tuple(Vec<Value>),
     List(Vec<Value>),
     Dict(Vec<(Value, Value)>),
-    Global(Global<'a>),
+    Global(Box<Global<'a>>),
     Storage(Box<Storage<'a>>),
     Tensor(Box<Tensor>),
     /// An object of a class that is not interpreted: a placeholder with the class's name, when it is known.

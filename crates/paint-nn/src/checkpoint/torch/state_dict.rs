@@ -74,11 +74,15 @@ fn find(heap: &Heap<'_>, root: Value, trail: &mut Vec<Value>) -> Result<Value, F
             here = value;
             continue;
         }
-        let candidates: Vec<(&str, Value)> = items
+        let mut candidates: Vec<(&str, Value)> = items
             .iter()
             .filter_map(|(key, value)| Some((heap.text(*key)?, *value)))
-            .filter(|(key, value)| !NOT_WEIGHTS.contains(key) && holds_tensors(heap, *value))
+            .filter(|(key, value)| !NOT_WEIGHTS.contains(key) && heap.dict(*value).is_some())
             .collect();
+        // One dictionary under many keys is looked through once, or a small file could keep us busy for hours.
+        candidates.sort_by_key(|(_, value)| value.place());
+        candidates.dedup_by_key(|(_, value)| value.place());
+        candidates.retain(|(_, value)| holds_tensors(heap, *value));
         match candidates[..] {
             [(_, value)] => here = value,
             [] => break,

@@ -1,0 +1,37 @@
+//! Files that are damaged or mean harm: each gives an error that names file and cause, without a panic and without
+//! holding more memory than a small multiple of the file.
+
+mod archive;
+mod containers;
+mod damage;
+mod peak;
+mod pickles;
+
+use std::path::Path;
+
+use paint_nn::checkpoint::{self, Checkpoint, Error};
+
+#[global_allocator]
+static ALLOCATOR: peak::Counting = peak::Counting;
+
+/// Decodes within the memory that a file of this length may take; whatever can be read is brought to timm's names too.
+fn decode(bytes: &[u8]) -> Result<Checkpoint, Error> {
+    let (result, peak) = peak::peak_of(|| {
+        let checkpoint = checkpoint::decode(bytes, Path::new("some/file.pth"))?;
+        // The faults of the second stage do not concern the file; it only has to end well.
+        if let Ok((_, weights)) = checkpoint::to_timm(checkpoint.clone()) {
+            let _ = checkpoint::Architecture::detect(&weights, &checkpoint::ModelConfig::default());
+        }
+        Ok(checkpoint)
+    });
+    assert!(peak <= peak::allowed(bytes.len()), "{peak} bytes held for a file of {}", bytes.len());
+    result
+}
+
+/// Asserts that the file is refused, by name and with this cause.
+fn assert_refused(bytes: &[u8], cause: &str) {
+    let error = decode(bytes).expect_err(cause).to_string();
+    assert!(error.contains(cause), "expected {cause:?} in: {error}");
+    assert!(error.contains("some/file.pth"), "{error}");
+    assert!(error.len() < 1000, "{error}");
+}
