@@ -18,6 +18,7 @@
 
 mod config;
 mod matching;
+mod merge;
 mod queries;
 
 pub use config::{PromptConfig, Reliability, Threshold};
@@ -279,36 +280,6 @@ impl PromptMemory {
         self.prompts.insert(name(entry.id), Role::Prompt, prompt)?;
         self.entries.push(entry);
         Ok(())
-    }
-
-    /// Where the memory is full, merges the two entries with the nearest keys, each weighted by its uses.
-    fn make_room(&mut self) -> Result<Option<(u64, u64)>> {
-        if self.config.capacity.is_none_or(|capacity| self.entries.len() < capacity) {
-            return Ok(None);
-        }
-        let keys: Vec<Vec<f32>> = self.entries.iter().map(|entry| unit(&entry.key)).collect();
-        let pairs: Vec<(usize, usize)> =
-            (0..keys.len()).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
-        let similarity: Vec<f32> = pairs.iter().map(|&(i, j)| cosine(&keys[i], &keys[j])).collect();
-        let (i, j) = pairs[first_maximum(&similarity)];
-        let given_up = self.entries.remove(j);
-        let prompt = self.prompt(given_up.id)?.detach();
-        let kept = &mut self.entries[i];
-        let weight = given_up.uses as f32 / (kept.uses + given_up.uses) as f32;
-        for (k, other) in kept.key.iter_mut().zip(&given_up.key) {
-            *k += weight * (other - *k);
-        }
-        kept.uses += given_up.uses;
-        let ids = (kept.id, given_up.id);
-        let merged = self.prompt(ids.0)?.detach().lerp(&prompt, weight)?;
-        let mut prompts = Params::default();
-        for entry in &self.entries {
-            let value =
-                if entry.id == ids.0 { merged.clone() } else { self.prompt(entry.id)?.detach() };
-            prompts.insert(name(entry.id), Role::Prompt, value)?;
-        }
-        self.prompts = prompts;
-        Ok(Some(ids))
     }
 }
 
