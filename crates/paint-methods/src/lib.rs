@@ -1,1 +1,30 @@
-//! To be filled.
+//! Continual test-time adaptation methods.
+//!
+//! A [`Method`] sees unlabelled images and nothing else: no signature of this crate carries a label, and no method can
+//! name a dataset. Each method is one file and one row of [`METHODS`].
+//!
+//! ```
+//! use paint_methods::{BuildArgs, by_name};
+//! use paint_nn::backbone::{BuildOptions, Weights, find};
+//! use paint_rng::Seed;
+//! use paint_tensor::{Device, Tensor};
+//! # fn main() -> paint_methods::Result<()> {
+//! let device = Device::cpu();
+//! let weights = Weights::Random(Seed(0));
+//! let model = find("vit_tiny_patch4_32")?.build(weights, &BuildOptions::new(&device))?;
+//! let args = BuildArgs::new(model.as_ref(), Seed(0));
+//! let mut method = by_name("source")?.build(&args, &toml::Table::new())?;
+//! let step = method.step(&Tensor::full([2, 3, 32, 32], 0.5, &device)?)?;
+//! assert_eq!(step.logits.shape(), [2, 10]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod images;
+mod method;
+
+pub use error::{Error, Result};
+pub use method::{
+    BuildArgs, METHODS, Method, MethodEntry, PromptUse, SourceNeed, State, Step, by_name,
+};

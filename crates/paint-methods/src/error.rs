@@ -1,0 +1,60 @@
+//! What can go wrong while adapting.
+
+/// The error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The engine refused an operation.
+    #[error(transparent)]
+    Tensor(#[from] paint_tensor::Error),
+    /// A model, a loss, an update or a saved state was refused.
+    #[error(transparent)]
+    Nn(#[from] paint_nn::Error),
+    /// A method was asked for that does not exist.
+    #[error("unknown method {name:?}: known are {known}")]
+    UnknownMethod {
+        /// The name that was given.
+        name: String,
+        /// The names of the table.
+        known: String,
+    },
+    /// The settings of a method are not what it accepts.
+    #[error("settings of {method}: {why}")]
+    Config {
+        /// The method.
+        method: &'static str,
+        /// The parser's reason: unknown keys are named.
+        why: String,
+    },
+    /// A saved state does not fit the method it is loaded into.
+    #[error("saved state: expected {expected}, found {found}")]
+    State {
+        /// What the method needs.
+        expected: String,
+        /// What the state holds.
+        found: String,
+    },
+    /// The images cannot be adapted to.
+    #[error("images: expected {expected}, found {found}")]
+    Images {
+        /// What the model takes.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// A step came to numbers that would poison the model. The state is as it was before the step.
+    #[error("{what} is {value} at step {step}; the step was undone")]
+    Diverged {
+        /// The loss or output that is not finite.
+        what: &'static str,
+        /// Its value.
+        value: f32,
+        /// The batch, counted from 0.
+        step: u64,
+    },
+    /// The oracle was asked for without the true domain.
+    #[error("the oracle needs the true domain of a batch, and none was told")]
+    NoDomain,
+}
+
+/// The result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,151 @@
+//! The trait every method implements, and the table of all of them.
+
+mod source;
+
+use paint_nn::backbone::Backbone;
+pub use paint_nn::state::State;
+use paint_rng::Seed;
+use paint_tensor::Tensor;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Error, Result};
+
+/// What one batch gave.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// `[B, C]`, the prediction that counts.
+    pub logits: Tensor,
+    /// Figures of the step by name (losses, confident samples, ...), for logs and reports.
+    pub scalars: Vec<(&'static str, f64)>,
+    /// The prompt that was used, for methods with a prompt memory.
+    pub prompt: Option<PromptUse>,
+}
+
+/// Which prompt a batch used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PromptUse {
+    /// Its number; a number is never given twice.
+    pub index: usize,
+    /// True if it was allocated for this batch.
+    pub allocated: bool,
+    /// `r_s`, Eq. 4: the mean similarity of the batch to the key that won its vote; `None` where nothing was voted on.
+    pub reliability: Option<f32>,
+}
+
+/// A method of test-time adaptation. Images are `[B, 3, H, W]` with values in [0, 1]; the model normalises them itself.
+pub trait Method: Send {
+    /// Adapts to a batch and predicts it. On an error the state is as it was before.
+    fn step(&mut self, images: &Tensor) -> Result<Step>;
+    /// `[B, C]` logits with the present state, which does not change.
+    fn predict(&self, images: &Tensor) -> Result<Tensor>;
+    /// Back to the source model, bit for bit.
+    fn reset(&mut self) -> Result<()>;
+    /// Everything that adaptation changed. Enough to continue with the same bits in a method built in the same way.
+    fn save(&self) -> Result<State>;
+    /// Continues from a saved state.
+    fn load(&mut self, state: &State) -> Result<()>;
+    /// The names of the parameters that adaptation may change.
+    fn trainable(&self) -> Vec<String>;
+    /// Tells the true domain, for oracle experiments; methods that take no oracle ignore it.
+    fn set_domain(&mut self, _domain: Option<usize>) {}
+}
+
+/// What a method is built from, beside its settings.
+#[derive(Clone, Copy)]
+pub struct BuildArgs<'a> {
+    /// The source model. A method works on duplicates, which share its memory until they differ.
+    pub model: &'a dyn Backbone,
+    /// Every random draw of the method comes from here.
+    pub seed: Seed,
+    /// Only these classes compete, in this order (ImageNet-R has 200 of ImageNet's 1000); `None` for all.
+    pub classes: Option<&'a [usize]>,
+}
+
+impl<'a> BuildArgs<'a> {
+    /// All classes of `model`.
+    pub fn new(model: &'a dyn Backbone, seed: Seed) -> Self {
+        Self { model, seed, classes: None }
+    }
+}
+
+/// Which source data a method needs before it is deployed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceNeed {
+    /// None: the weights are enough.
+    None,
+    /// Images without labels.
+    Unlabelled,
+    /// Images with labels.
+    Labelled,
+}
+
+/// A row of [`METHODS`].
+pub struct MethodEntry {
+    /// The name in TOML, on the command line and in results.
+    pub name: &'static str,
+    /// The paper.
+    pub paper: &'static str,
+    /// One line on what it does.
+    pub what: &'static str,
+    /// The source data it needs.
+    pub needs_source: SourceNeed,
+    build: fn(&BuildArgs<'_>, &toml::Table) -> Result<Box<dyn Method>>,
+    resolve: fn(&toml::Table) -> Result<toml::Table>,
+}
+
+impl MethodEntry {
+    /// The method with these settings; a key it does not know is refused by name.
+    pub fn build(&self, args: &BuildArgs<'_>, settings: &toml::Table) -> Result<Box<dyn Method>> {
+        (self.build)(args, settings)
+    }
+
+    /// The settings with every default written out, as they are saved beside a result. Building from them gives the
+    /// same method.
+    pub fn resolve(&self, settings: &toml::Table) -> Result<toml::Table> {
+        (self.resolve)(settings)
+    }
+}
+
+/// Every method.
+pub const METHODS: &[MethodEntry] = &[source::ENTRY];
+
+/// The row of a name.
+pub fn by_name(name: &str) -> Result<&'static MethodEntry> {
+    METHODS.iter().find(|entry| entry.name == name).ok_or_else(|| Error::UnknownMethod {
+        name: name.to_owned(),
+        known: METHODS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// Reads a method's settings.
+fn parse<T: DeserializeOwned>(method: &'static str, settings: &toml::Table) -> Result<T> {
+    settings
+        .clone()
+        .try_into()
+        .map_err(|error| Error::Config { method, why: error.to_string().trim().to_owned() })
+}
+
+/// Writes a method's settings.
+fn table<T: Serialize>(method: &'static str, config: &T) -> Result<toml::Table> {
+    toml::Table::try_from(config).map_err(|error| Error::Config { method, why: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_method_lists_the_known_ones() {
+        let message = by_name("sourse").map(|entry| entry.name).unwrap_err().to_string();
+        assert!(message.starts_with("unknown method \"sourse\": known are source"), "{message}");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = METHODS.iter().map(|entry| entry.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METHODS.len());
+    }
+}

@@ -1,0 +1,66 @@
+//! The source model, left as it is: what every method has to beat.
+
+use paint_nn::backbone::{Backbone, Request};
+use paint_tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::{BuildArgs, Method, MethodEntry, SourceNeed, State, Step, parse, table};
+use crate::{Result, images};
+
+/// There is nothing to set.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Config {}
+
+pub(super) const ENTRY: MethodEntry = MethodEntry {
+    name: "source",
+    paper: "none",
+    what: "the source model, frozen",
+    needs_source: SourceNeed::None,
+    build: |args, settings| {
+        parse::<Config>("source", settings)?;
+        Ok(Box::new(Source::new(args)))
+    },
+    resolve: |settings| table("source", &parse::<Config>("source", settings)?),
+};
+
+struct Source {
+    model: Box<dyn Backbone>,
+    classes: Option<Vec<usize>>,
+}
+
+impl Source {
+    fn new(args: &BuildArgs<'_>) -> Self {
+        let mut model = args.model.duplicate();
+        model.params_mut().freeze();
+        Self { model, classes: args.classes.map(<[usize]>::to_vec) }
+    }
+}
+
+impl Method for Source {
+    fn step(&mut self, images: &Tensor) -> Result<Step> {
+        Ok(Step { logits: self.predict(images)?, scalars: Vec::new(), prompt: None })
+    }
+
+    fn predict(&self, images: &Tensor) -> Result<Tensor> {
+        images::check(images, self.model.spec())?;
+        let request = Request { classes: self.classes.as_deref(), ..Request::default() };
+        Ok(self.model.forward(images, &request)?.logits)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn save(&self) -> Result<State> {
+        Ok(State::default())
+    }
+
+    fn load(&mut self, _state: &State) -> Result<()> {
+        Ok(())
+    }
+
+    fn trainable(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
