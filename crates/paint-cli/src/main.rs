@@ -21,6 +21,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Data(cmd::data::Args),
+    Inspect(cmd::inspect::Args),
     List(cmd::list::Args),
 }
 
@@ -28,6 +29,7 @@ impl Command {
     fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Data(args) => cmd::data::run(args),
+            Self::Inspect(args) => cmd::inspect::run(&args),
             Self::List(args) => cmd::list::run(&args),
         }
     }

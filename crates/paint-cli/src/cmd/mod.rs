@@ -1,4 +1,5 @@
 //! The commands, one file each: `Args`, then `run`.
 
 pub(crate) mod data;
+pub(crate) mod inspect;
 pub(crate) mod list;

@@ -1,5 +1,7 @@
 //! Which network a set of arrays belongs to, read off names and shapes.
 
+use serde::Serialize;
+
 use super::Checkpoint;
 use super::array::Array;
 use super::error::{Error, Fault, Result};
@@ -7,7 +9,8 @@ use super::model_config::ModelConfig;
 use super::names::NUM_HEADS;
 
 /// What was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "family", rename_all = "snake_case")]
 pub enum Architecture {
     /// A vision transformer.
     Vit(VitSizes),
@@ -18,7 +21,7 @@ pub enum Architecture {
 }
 
 /// The sizes of a vision transformer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VitSizes {
     /// Width `D`.
     pub embed_dim: usize,
@@ -41,7 +44,8 @@ pub struct VitSizes {
 }
 
 /// Where a number of heads comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HeadsFrom {
     /// `config.json`.
     Config,
@@ -52,7 +56,7 @@ pub enum HeadsFrom {
 }
 
 /// The sizes of a residual network.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ResnetSizes {
     /// Layers with weights, shortcuts not counted.
     pub depth: usize,

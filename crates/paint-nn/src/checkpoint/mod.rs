@@ -17,6 +17,7 @@
 mod architecture;
 mod array;
 mod cursor;
+mod digest;
 mod error;
 mod model_config;
 mod names;
@@ -34,6 +35,7 @@ use std::path::Path;
 
 pub use architecture::{Architecture, HeadsFrom, ResnetSizes, VitSizes};
 pub use array::{Array, Dtype};
+pub use digest::sha256;
 pub use error::{Error, Fault, Result};
 pub use model_config::{ModelConfig, read_model_config};
 pub use names::{Convention, to_timm};

@@ -5,11 +5,13 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use super::error::{Error, Result};
 use super::model_config::{CONFIG, PROCESSOR, read_model_config};
 
 /// What happens to an image before the network sees it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Preprocess {
     /// Subtracted from each channel of pixels in `[0, 1]`.
     pub mean: [f32; 3],
@@ -26,7 +28,8 @@ pub struct Preprocess {
 }
 
 /// How an image that is not square becomes so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CropMode {
     /// The shorter side is resized, the centre is cut out.
     Center,
@@ -35,7 +38,8 @@ pub enum CropMode {
 }
 
 /// A resize filter, as PIL names them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Interpolation {
     /// Nearest neighbour.
     Nearest,
