@@ -33,6 +33,16 @@ pub enum Error {
         /// What was given.
         got: String,
     },
+    /// Reading an image panicked: a fault of ours or of a decoder's, not of the caller.
+    #[error("image {index} of domain {domain:?} broke its decoder: {message}")]
+    Panic {
+        /// The domain's name.
+        domain: String,
+        /// The image's place in it.
+        index: usize,
+        /// What the panic said.
+        message: String,
+    },
 }
 
 impl Error {

@@ -8,8 +8,14 @@ pub mod dataset;
 mod error;
 mod file;
 pub mod image;
+mod loader;
+mod npy;
+pub mod scenario;
 
 pub use dataset::{DATASETS, Dataset, DatasetEntry, Domain, Info, Sample};
 pub use error::{Error, Result};
 pub use file::write_atomically;
 pub use image::Image;
+pub use loader::{Batch, Loader, ReadAhead};
+pub use npy::NpyWriter;
+pub use scenario::{BatchPlan, SCENARIOS, SampleRef, ScenarioEntry, Stream};

@@ -3,7 +3,16 @@
 //! Each dataset is one file and one row of [`DATASETS`]; a [`Dataset`] holds on to labels and file names, never to pixels it
 //! was not asked for, so that an array larger than the memory can be opened.
 
+mod array;
 mod cifar10;
+mod cifar_c;
+mod config;
+mod corrupted;
+mod files;
+mod folder;
+mod imagenet;
+mod imagenet_c;
+mod imagenet_r;
 mod memory;
 
 use std::path::Path;
@@ -11,6 +20,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use cifar10::Split;
+pub use config::{Config, Corrupt, TableChoice, read_textures};
+pub use corrupted::Corrupted;
+pub use imagenet::imagenet_class_name;
+pub use imagenet_c::Images;
 pub use memory::Memory;
 
 use crate::{Error, Image, Result};
@@ -69,12 +82,14 @@ pub trait Dataset: Send + Sync {
     fn sample(&self, domain: usize, index: usize) -> Result<Sample>;
 }
 
-/// What a dataset's opening can be told; a dataset ignores no key that concerns it and has no use for the others.
+/// What the opening of a dataset can be told.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// CIFAR-10: which images. Default: `test`.
     pub split: Split,
+    /// ImageNet-C: which images. Default: `listed`.
+    pub images: Images,
 }
 
 /// What `verify` counted in a sound dataset.
@@ -112,7 +127,15 @@ pub struct DatasetEntry {
 }
 
 /// Every dataset that can be opened by name.
-pub const DATASETS: &[DatasetEntry] = &[cifar10::ENTRY];
+pub const DATASETS: &[DatasetEntry] = &[
+    cifar10::ENTRY,
+    cifar_c::CIFAR10_C,
+    cifar_c::CIFAR100_C,
+    imagenet_c::ENTRY,
+    imagenet_r::ENTRY,
+    folder::ENTRY,
+    array::ENTRY,
+];
 
 /// The row of this name.
 pub fn entry(name: &str) -> Result<&'static DatasetEntry> {

@@ -68,8 +68,10 @@ impl Image {
         let corner =
             |outer: usize, inner: usize| ((outer - inner) as f64 / 2.0).round_ties_even() as usize;
         let (left, top) = (corner(self.width, width), corner(self.height, height));
-        let rows = self.pixels.chunks_exact(self.width * 3).skip(top).take(height);
-        let pixels = rows.flat_map(|row| &row[left * 3..(left + width) * 3]).copied().collect();
+        let mut pixels = Vec::with_capacity(width * height * 3);
+        for row in self.pixels.chunks_exact(self.width * 3).skip(top).take(height) {
+            pixels.extend_from_slice(&row[left * 3..(left + width) * 3]);
+        }
         Self::new(width, height, pixels)
     }
 

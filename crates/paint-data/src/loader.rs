@@ -1,0 +1,240 @@
+//! Decoded batches, read ahead by background threads.
+//!
+//! Threads take the samples of the stream one by one, in order, so that even a single large batch is decoded in parallel; the
+//! thread that finishes the last sample of a batch lays it out. They never run more than a few batches ahead of the reader,
+//! which bounds the memory, and batches leave in the order of the stream whatever thread was first, errors included.
+
+use std::{
+    collections::VecDeque,
+    num::NonZero,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+use crate::{BatchPlan, Dataset, Error, Result, Sample, SampleRef, Stream, image::Preprocess};
+
+/// How far and how wide a [`Loader`] reads ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadAhead {
+    /// Decoding threads.
+    pub threads: usize,
+    /// Batches that may be in work or waiting.
+    pub batches: usize,
+}
+
+impl Default for ReadAhead {
+    /// One thread for each processor, and three batches.
+    fn default() -> Self {
+        Self { threads: thread::available_parallelism().map_or(1, NonZero::get), batches: 3 }
+    }
+}
+
+/// One decoded batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// `[B, 3, H, W]` in `[0, 1]`.
+    pub images: Vec<f32>,
+    /// `[B, 3, H, W]`.
+    pub shape: [usize; 4],
+    /// The class of each image, where known.
+    pub labels: Vec<Option<usize>>,
+    /// Which samples these are, and where in the stream.
+    pub plan: BatchPlan,
+}
+
+/// The batches of a stream, in order.
+pub struct Loader {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    dataset: Arc<dyn Dataset>,
+    preprocess: Preprocess,
+    batches: Vec<BatchPlan>,
+    ahead: usize,
+    state: Mutex<State>,
+    /// Told when there is room to work, or no need to.
+    room: Condvar,
+    /// Told when a batch is laid out.
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The batches in work or waiting; the first is number `delivered`.
+    pending: VecDeque<Pending>,
+    delivered: usize,
+    /// The next sample to decode: batch and place in it.
+    next: (usize, usize),
+    closed: bool,
+}
+
+enum Pending {
+    Decoding { samples: Vec<Option<Result<Sample>>>, missing: usize },
+    Done(Result<Batch>),
+}
+
+impl Loader {
+    /// Starts to read `stream` from `dataset`.
+    pub fn new(
+        dataset: Arc<dyn Dataset>,
+        stream: Stream,
+        preprocess: Preprocess,
+        ahead: ReadAhead,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            dataset,
+            preprocess,
+            batches: stream.batches,
+            ahead: ahead.batches.max(1),
+            state: Mutex::default(),
+            room: Condvar::new(),
+            ready: Condvar::new(),
+        });
+        let worker = |_| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.work())
+        };
+        let threads = (0..ahead.threads.max(1)).map(worker).collect();
+        Self { shared, threads }
+    }
+}
+
+impl Iterator for Loader {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        let mut state = self.shared.lock();
+        if state.delivered == self.shared.batches.len() {
+            return None;
+        }
+        loop {
+            if matches!(state.pending.front(), Some(Pending::Done(_)))
+                && let Some(Pending::Done(batch)) = state.pending.pop_front()
+            {
+                state.delivered += 1;
+                self.shared.room.notify_all();
+                return Some(batch);
+            }
+            state = self.shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.shared.batches.len() - self.shared.lock().delivered;
+        (left, Some(left))
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.room.notify_all();
+        for thread in self.threads.drain(..) {
+            // A worker catches the panics of what it calls; there is nothing to tell here.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// No code that can panic runs under the lock, so its state is sound even if poisoned.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some((batch, place)) = self.take() {
+            let sample = self.decode(self.batches[batch].samples[place]);
+            let mut state = self.lock();
+            let at = batch - state.delivered;
+            let Pending::Decoding { samples, missing } = &mut state.pending[at] else { continue };
+            samples[place] = Some(sample);
+            *missing -= 1;
+            if *missing > 0 {
+                continue;
+            }
+            let samples = std::mem::take(samples);
+            drop(state);
+            let done = samples.into_iter().flatten().collect::<Result<Vec<_>>>();
+            let done = done.and_then(|samples| lay_out(samples, &self.batches[batch]));
+            let mut state = self.lock();
+            // Meanwhile earlier batches may have left, but not this one.
+            let at = batch - state.delivered;
+            state.pending[at] = Pending::Done(done);
+            self.ready.notify_one();
+        }
+    }
+
+    /// The next sample to decode, when there is room for its batch; `None` when there is none left.
+    fn take(&self) -> Option<(usize, usize)> {
+        let mut state = self.lock();
+        loop {
+            let (batch, place) = state.next;
+            if state.closed || batch == self.batches.len() {
+                return None;
+            }
+            if batch < state.delivered + self.ahead {
+                let len = self.batches[batch].samples.len();
+                if place == 0 {
+                    state.pending.push_back(Pending::Decoding {
+                        samples: (0..len).map(|_| None).collect(),
+                        missing: len,
+                    });
+                }
+                state.next = if place + 1 < len { (batch, place + 1) } else { (batch + 1, 0) };
+                return Some((batch, place));
+            }
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A decoder that panics on a hostile file must not take the reader with it.
+    fn decode(&self, sample: SampleRef) -> Result<Sample> {
+        let decode = || {
+            let Sample { image, label } = self.dataset.sample(sample.domain, sample.index)?;
+            Ok(Sample { image: self.preprocess.apply(image)?, label })
+        };
+        catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Err(Error::Panic {
+                domain: self.dataset.domains()[sample.domain].name.clone(),
+                index: sample.index,
+                message: text.unwrap_or_else(|| "no message".into()),
+            })
+        })
+    }
+}
+
+/// The images, which must be of one size, one after the other.
+fn lay_out(samples: Vec<Sample>, plan: &BatchPlan) -> Result<Batch> {
+    let (width, height) =
+        samples.first().map_or((0, 0), |first| (first.image.width(), first.image.height()));
+    let mut images = vec![0.0; samples.len() * 3 * height * width];
+    let mut labels = Vec::with_capacity(samples.len());
+    for ((sample, out), source) in
+        samples.iter().zip(images.chunks_exact_mut(3 * height * width)).zip(&plan.samples)
+    {
+        if (sample.image.width(), sample.image.height()) != (width, height) {
+            return Err(Error::Argument {
+                what: "images of a batch",
+                expected: format!("one size after preprocessing, {height}x{width}"),
+                got: format!(
+                    "{}x{} at index {}",
+                    sample.image.height(),
+                    sample.image.width(),
+                    source.index
+                ),
+            });
+        }
+        sample.image.to_chw(out);
+        labels.push(sample.label);
+    }
+    Ok(Batch { images, shape: [samples.len(), 3, height, width], labels, plan: plan.clone() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use paint_rng::Seed;
+
+use super::*;
+use crate::{Domain, Image, Info, image::Filter, scenario};
+
+/// Image `i` is filled with `i`; some fail, some panic, some have another size, and all take a random while.
+struct Slow {
+    info: Info,
+    domains: [Domain; 1],
+    len: usize,
+    started: AtomicUsize,
+}
+
+const FAILS: usize = 17;
+const PANICS: usize = 23;
+const WIDER: usize = 29;
+
+impl Slow {
+    fn new(len: usize) -> Arc<Self> {
+        let info = Info { name: "slow", num_classes: 256, class_indices: None };
+        Arc::new(Self { info, domains: [Domain::clean()], len, started: AtomicUsize::new(0) })
+    }
+}
+
+impl Dataset for Slow {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn domains(&self) -> &[Domain] {
+        &self.domains
+    }
+
+    fn len(&self, _domain: usize) -> usize {
+        self.len
+    }
+
+    fn label(&self, _domain: usize, index: usize) -> Option<usize> {
+        Some(index)
+    }
+
+    fn sample(&self, _domain: usize, index: usize) -> Result<Sample> {
+        self.started.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(Duration::from_micros(
+            Seed(9).derive("sleep", &[index as u64]).below(300) as u64
+        ));
+        match index {
+            FAILS => Err(Error::format("a sound file", "damage", "image-17.jpg")),
+            PANICS => panic!("a broken decoder"),
+            _ => {
+                let width = if index == WIDER { 4 } else { 3 };
+                Ok(Sample {
+                    image: Image::new(width, 2, vec![index as u8; width * 6])?,
+                    label: Some(index),
+                })
+            }
+        }
+    }
+}
+
+fn stream(data: &dyn Dataset, batch_size: usize) -> Stream {
+    scenario::Config { batch_size, ..scenario::Config::default() }.stream(data, Seed(0)).unwrap()
+}
+
+#[test]
+fn batches_come_in_order_with_their_images_labels_and_errors() {
+    for (threads, batches) in [(1, 1), (2, 3), (7, 2), (3, 100)] {
+        let data = Slow::new(50);
+        let loader = Loader::new(
+            data.clone(),
+            stream(&*data, 4),
+            Preprocess::default(),
+            ReadAhead { threads, batches },
+        );
+        let all: Vec<Result<Batch>> = loader.collect();
+        assert_eq!(all.len(), 13);
+        for (b, batch) in all.into_iter().enumerate() {
+            let indices: Vec<usize> = (4 * b..50.min(4 * b + 4)).collect();
+            match batch {
+                Ok(batch) => {
+                    assert_eq!(batch.shape, [indices.len(), 3, 2, 3]);
+                    assert_eq!(batch.labels, indices.iter().map(|&i| Some(i)).collect::<Vec<_>>());
+                    let expected: Vec<f32> =
+                        indices.iter().flat_map(|&i| [i as f32 / 255.0; 18]).collect();
+                    assert_eq!(batch.images, expected);
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    let expected = match b {
+                        4 => "image-17.jpg",
+                        5 => "a broken decoder",
+                        7 => "2x4 at index 29",
+                        _ => panic!("batch {b}: {text}"),
+                    };
+                    assert!(text.contains(expected), "{text}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn preprocessing_gives_batches_one_size() {
+    let data = Slow::new(32);
+    let preprocess = Preprocess::exact(5, 4, Filter::Bilinear);
+    let mut loader = Loader::new(data.clone(), stream(&*data, 4), preprocess, ReadAhead::default());
+    assert_eq!(loader.nth(7).unwrap().unwrap().shape, [4, 3, 4, 5]);
+}
+
+#[test]
+fn nothing_is_decoded_beyond_the_read_ahead_and_a_loader_can_be_dropped_early() {
+    let data = Slow::new(40);
+    let ahead = ReadAhead { threads: 4, batches: 2 };
+    let mut loader = Loader::new(data.clone(), stream(&*data, 4), Preprocess::default(), ahead);
+    loader.next().unwrap().unwrap();
+    // One batch is out, two may be ahead: the threads come so far, however slow the machine, and no further.
+    while data.started.load(Ordering::SeqCst) < 12 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(data.started.load(Ordering::SeqCst), 12);
+    drop(loader);
+    assert_eq!(Arc::strong_count(&data), 1);
+}

@@ -1,0 +1,169 @@
+//! What a scenario can be told.
+
+use paint_rng::Seed;
+use serde::{Deserialize, Serialize};
+
+use super::{SCENARIOS, Stream, plan::Plan};
+use crate::{Dataset, Error, Result};
+
+/// A scenario and its settings. Keys marked "only" are refused where the scenario has no use for them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The row of `SCENARIOS`. Default: `continual`.
+    pub name: String,
+    /// Images in a batch; the last one of a visit may be shorter. Default: 50, PAINT's.
+    pub batch_size: usize,
+    /// Names of the domains to visit. Default: the fifteen corruptions where the dataset has corruptions, otherwise all.
+    pub domains: Option<Vec<String>>,
+    /// The most images of a visit. Default: all.
+    pub limit: Option<usize>,
+    /// Which images a limit keeps. Default: `first`.
+    pub selection: Selection,
+    /// Shuffle the images inside a visit. Default: no, the order of the dataset.
+    pub shuffle: bool,
+    /// Only where one severity is visited: which. Default: 5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<u8>,
+    /// Only where domains follow each other: the name of an embedded order of the corruptions (`paint_0` to `paint_9`,
+    /// `cotta_order_0`). Default: the dataset's order, or that of `domains`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
+    /// Only `gradual`: the severities of a corruption. Default: `up_and_down`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Path>,
+    /// Only `mixed`: what is shuffled. Default: `samples`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mixing: Option<Mixing>,
+    /// Only `correlated`: how. Default: `dirichlet`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<Correlation>,
+    /// Only `correlated`: the concentration of the Dirichlet distribution; small is strongly correlated. Default: 0.1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta: Option<f64>,
+    /// Only `recurring`: how often the sequence is run. Default: 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<usize>,
+    /// Only `custom`: the visits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visits: Option<Vec<Visit>>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            name: "continual".into(),
+            batch_size: 50,
+            domains: None,
+            limit: None,
+            selection: Selection::First,
+            shuffle: false,
+            severity: None,
+            order: None,
+            path: None,
+            mixing: None,
+            correlation: None,
+            delta: None,
+            rounds: None,
+            visits: None,
+        }
+    }
+}
+
+/// Which images a limit keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// The first ones.
+    #[default]
+    First,
+    /// A seeded sample, in the order of the dataset; domains of one length keep the same images.
+    Random,
+}
+
+/// The severities a corruption goes through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Path {
+    /// 1-2-3-4-5-4-3-2-1 for every corruption, as PAINT's code does.
+    #[default]
+    UpAndDown,
+    /// The same, but the first corruption starts at 5 and goes down, as CoTTA's code does.
+    Cotta,
+}
+
+/// What a mixed stream shuffles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mixing {
+    /// Samples: a batch holds several domains.
+    #[default]
+    Samples,
+    /// Batches: a batch holds one domain, and each is a visit of its own.
+    Batches,
+}
+
+/// How neighbours in time come to be of like class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Correlation {
+    /// Each class is spread over time slots by a draw from a Dirichlet distribution.
+    #[default]
+    Dirichlet,
+    /// Sorted by class.
+    Sorted,
+}
+
+/// One visit of a custom list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Visit {
+    /// The domain's name.
+    pub domain: String,
+    /// Its severity, for corruptions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub severity: Option<u8>,
+}
+
+impl Config {
+    /// The stream of this scenario over `dataset`.
+    pub fn stream(&self, dataset: &dyn Dataset, seed: Seed) -> Result<Stream> {
+        let Some(entry) = SCENARIOS.iter().find(|entry| entry.name == self.name) else {
+            let known: Vec<&str> = SCENARIOS.iter().map(|entry| entry.name).collect();
+            let expected = format!("one of {}", known.join(", "));
+            return Err(Error::Argument { what: "scenario", expected, got: self.name.clone() });
+        };
+        for (key, given) in self.special_keys() {
+            if given && !entry.keys.contains(&key) {
+                let expected = format!("only {:?} beside the common keys", entry.keys);
+                return Err(Error::Argument {
+                    what: "scenario keys",
+                    expected,
+                    got: format!("{}: {key}", entry.name),
+                });
+            }
+        }
+        if self.batch_size == 0 {
+            return Err(Error::Argument {
+                what: "batch_size",
+                expected: "1 or more".into(),
+                got: "0".into(),
+            });
+        }
+        (entry.plan)(&Plan { dataset, config: self, seed })
+    }
+
+    /// The keys that only some scenarios read, and whether they are given.
+    fn special_keys(&self) -> [(&'static str, bool); 8] {
+        [
+            ("severity", self.severity.is_some()),
+            ("order", self.order.is_some()),
+            ("path", self.path.is_some()),
+            ("mixing", self.mixing.is_some()),
+            ("correlation", self.correlation.is_some()),
+            ("delta", self.delta.is_some()),
+            ("rounds", self.rounds.is_some()),
+            ("visits", self.visits.is_some()),
+        ]
+    }
+}
