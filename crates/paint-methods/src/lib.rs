@@ -20,11 +20,14 @@
 //! # }
 //! ```
 
+pub mod draws;
 mod error;
 mod images;
 mod method;
+pub mod views;
 
 pub use error::{Error, Result};
+pub use method::paint;
 pub use method::{
     BuildArgs, METHODS, Method, MethodEntry, PromptUse, SourceNeed, State, Step, by_name,
 };

@@ -1,5 +1,6 @@
 //! The trait every method implements, and the table of all of them.
 
+pub mod paint;
 mod source;
 
 use paint_nn::backbone::Backbone;
@@ -47,6 +48,10 @@ pub trait Method: Send {
     fn load(&mut self, state: &State) -> Result<()>;
     /// The names of the parameters that adaptation may change.
     fn trainable(&self) -> Vec<String>;
+    /// The adapted model, for methods that have a single one.
+    fn model(&self) -> Option<&dyn Backbone> {
+        None
+    }
     /// Tells the true domain, for oracle experiments; methods that take no oracle ignore it.
     fn set_domain(&mut self, _domain: Option<usize>) {}
 }
@@ -108,7 +113,7 @@ impl MethodEntry {
 }
 
 /// Every method.
-pub const METHODS: &[MethodEntry] = &[source::ENTRY];
+pub const METHODS: &[MethodEntry] = &[source::ENTRY, paint::ENTRY];
 
 /// The row of a name.
 pub fn by_name(name: &str) -> Result<&'static MethodEntry> {

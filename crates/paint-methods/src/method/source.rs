@@ -63,4 +63,8 @@ impl Method for Source {
     fn trainable(&self) -> Vec<String> {
         Vec::new()
     }
+
+    fn model(&self) -> Option<&dyn Backbone> {
+        Some(self.model.as_ref())
+    }
 }

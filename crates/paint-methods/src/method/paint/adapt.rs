@@ -1,0 +1,245 @@
+//! One batch of Algorithm 1; the step numbers are those of the module above.
+
+use paint_nn::loss;
+use paint_nn::optim::{Group, Optimizer, Rule, Sgd};
+use paint_nn::params::Trainable;
+use paint_nn::prompt::{Queries, Selection};
+use paint_tensor::{Gradients, Tensor};
+
+use super::Paint;
+use super::choice::{Denominator, LossForm, OptimizerKind, Retrieval};
+use super::mixing::{Mix, PseudoLabels};
+use crate::{Error, Result, images};
+
+/// Adam's `ε`, PyTorch's default.
+const ADAM_EPS: f32 = 1e-8;
+
+/// The terms of the objective (Eq. 10).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Losses {
+    /// The mean entropy of the predictions.
+    pub entropy: f32,
+    /// The entropy of the mean prediction.
+    pub diversity: f32,
+    /// `L_ic`; none where nothing was mixed.
+    pub consistency: Option<f32>,
+    /// The weighted sum that was minimised.
+    pub total: f32,
+}
+
+/// All that happened to one batch.
+#[derive(Debug, Clone)]
+pub struct Adaptation {
+    /// `[B, C]`, the prediction after the update.
+    pub logits: Tensor,
+    /// `[B, C]`, the prediction before it.
+    pub before: Tensor,
+    /// The prompts that were chosen: one, or one for each retrieval. None without prompts.
+    pub selections: Vec<Selection>,
+    /// The class predicted before the update, for each sample.
+    pub pseudo_labels: Vec<usize>,
+    /// `S`, ascending.
+    pub confident: Vec<usize>,
+    /// `[|S|, C]`, the prediction of the mixed samples; none where nothing was mixed.
+    pub mixed: Option<Tensor>,
+    /// The terms of the objective.
+    pub losses: Losses,
+}
+
+impl Paint {
+    /// Adapts to a batch and predicts it. On an error everything is as it was before.
+    pub fn adapt(&mut self, images: &Tensor) -> Result<Adaptation> {
+        images::check(images, self.source.spec())?;
+        let (memory, values) = (self.memory.clone(), self.model.params().snapshot());
+        let done = self.tune(images);
+        self.model.params_mut().freeze();
+        self.memory.prompts_mut().freeze();
+        if done.is_ok() {
+            self.step += 1;
+        } else {
+            self.memory = memory;
+            self.model.params_mut().restore(&values)?;
+        }
+        done
+    }
+
+    fn tune(&mut self, images: &Tensor) -> Result<Adaptation> {
+        // 1. Queries.
+        let embedding = self.source.embed(images)?; // [B, N, D]
+        let queries = self.queries(&embedding)?;
+        let b = queries.len();
+        // 2. Prompt allocation.
+        let mut selections = Vec::new();
+        let prompt = self.allocate(&queries, b, &mut selections)?;
+        let trained = self.trained();
+        self.model.params_mut().track(&trained);
+        self.memory.prompts_mut().track(&Trainable::Prompt);
+        // 3. Prediction and pseudo labels.
+        let z = self.logits(&embedding, prompt)?;
+        let before = z.detach();
+        let pseudo = PseudoLabels::read(&before, &self.config)?;
+        // 4. L_mi.
+        let (mut losses, mut gradients) = self.mutual_information(z)?;
+        // 5. L_ic.
+        if self.config.redundant_forward {
+            self.revisit(&queries, b, prompt, &mut selections)?;
+        }
+        let mut mixed = None;
+        if self.config.beta > 0.0 {
+            let prompt = self.revisit(&queries, pseudo.confident.len(), prompt, &mut selections)?;
+            if !pseudo.confident.is_empty() {
+                let mix = Mix::draw(&pseudo, self.draws.as_ref(), self.step, self.config.alpha);
+                let x = self.mixed_embedding(&pseudo.confident, &mix, images, &embedding)?;
+                let z = self.logits(&x, prompt)?;
+                mixed = Some(z.detach());
+                gradients.accumulate(self.consistency(&mix, z, b, &mut losses)?)?;
+            }
+        }
+        // 6. One step.
+        self.update(&gradients)?;
+        // 7. The key.
+        if let ([selection], Retrieval::OncePerBatch, false) =
+            (selections.as_slice(), self.config.retrieval, self.config.oracle)
+        {
+            self.memory.update_key(selection, &queries)?;
+        }
+        // 8. The prediction that counts.
+        let prompt = match self.config.retrieval {
+            Retrieval::OncePerBatch => prompt,
+            Retrieval::EveryForward => self.allocate(&queries, b, &mut selections)?,
+        };
+        let logits = self.logits(&embedding, prompt)?;
+        for value in logits.to_vec()? {
+            self.finite("a logit after the update", value)?;
+        }
+        let PseudoLabels { labels: pseudo_labels, confident } = pseudo;
+        Ok(Adaptation { logits, before, selections, pseudo_labels, confident, mixed, losses })
+    }
+
+    /// Retrieval with allocation. Returns the prompt's number, none where prompts are off.
+    fn allocate(
+        &mut self,
+        queries: &Queries,
+        images: usize,
+        selections: &mut Vec<Selection>,
+    ) -> Result<Option<u64>> {
+        if self.config.prompt_length == 0 {
+            return Ok(None);
+        }
+        let std = self.config.prompt_std as f32;
+        let fresh = |id: u64, count| {
+            self.draws.prompt(id, count).into_iter().map(|z| std * z).collect::<Vec<f32>>()
+        };
+        let selection = if self.config.oracle {
+            let domain = self.domain.ok_or(Error::NoDomain)?;
+            self.memory.select_oracle(domain, queries, &mut |count| fresh(domain as u64, count))?
+        } else {
+            let id = self.memory.allocated();
+            self.memory.select(queries, images, &mut |count| fresh(id, count))?
+        };
+        let id = selection.id;
+        self.chosen(selection, queries, selections)?;
+        Ok(Some(id))
+    }
+
+    /// Retrieval for a later forward pass of the batch, without allocation; the prompt stays where the batch keeps it.
+    fn revisit(
+        &mut self,
+        queries: &Queries,
+        images: usize,
+        prompt: Option<u64>,
+        selections: &mut Vec<Selection>,
+    ) -> Result<Option<u64>> {
+        if self.config.retrieval == Retrieval::OncePerBatch || self.config.oracle {
+            return Ok(prompt);
+        }
+        let Some(selection) = self.memory.lookup(queries, images)? else { return Ok(prompt) };
+        let id = selection.id;
+        self.chosen(selection, queries, selections)?;
+        Ok(Some(id))
+    }
+
+    fn chosen(
+        &mut self,
+        selection: Selection,
+        queries: &Queries,
+        selections: &mut Vec<Selection>,
+    ) -> Result<()> {
+        if self.config.retrieval == Retrieval::EveryForward && !self.config.oracle {
+            self.memory.update_key(&selection, queries)?;
+        }
+        selections.push(selection);
+        Ok(())
+    }
+
+    /// `L_mi` of the logits `[B, C]` and its gradients; takes the logits so that their activations end here.
+    fn mutual_information(&self, z: Tensor) -> Result<(Losses, Gradients)> {
+        let (w_entropy, w_diversity) =
+            (self.config.entropy_weight as f32, self.config.diversity_weight as f32);
+        let (entropy, diversity) = match self.config.loss {
+            LossForm::Shannon => (loss::mean_entropy(&z)?, loss::marginal_entropy(&z)?),
+            LossForm::DoubleSoftmax => {
+                (loss::double_softmax_entropy(&z)?, loss::double_softmax_diversity(&z)?)
+            }
+        };
+        let alone = z.shape()[0] == 1 && w_entropy == w_diversity;
+        drop(z);
+        let total = entropy.scale(w_entropy)?.sub(&diversity.scale(w_diversity)?)?;
+        let losses = Losses {
+            entropy: self.finite("the mean entropy", entropy.item()?)?,
+            diversity: self.finite("the entropy of the mean", diversity.item()?)?,
+            consistency: None,
+            total: total.item()?,
+        };
+        let nothing = alone || (w_entropy == 0.0 && w_diversity == 0.0);
+        Ok((losses, if nothing { Gradients::default() } else { total.backward()? }))
+    }
+
+    /// The gradients of `β L_ic` for the logits `[|S|, C]` of the mixed samples of a batch of `b`.
+    fn consistency(
+        &self,
+        mix: &Mix,
+        z: Tensor,
+        b: usize,
+        losses: &mut Losses,
+    ) -> Result<Gradients> {
+        let n = match self.config.consistency_denominator {
+            Denominator::Batch => b,
+            Denominator::Present => z.shape()[0],
+        };
+        let l_ic = match self.config.loss {
+            LossForm::Shannon => loss::interpolation_consistency(&z, mix.labels(), n)?,
+            LossForm::DoubleSoftmax => loss::double_softmax_consistency(&z, mix.labels(), n)?,
+        };
+        drop(z);
+        let (value, beta) = (self.finite("L_ic", l_ic.item()?)?, self.config.beta as f32);
+        losses.consistency = Some(value);
+        losses.total += beta * value;
+        Ok(l_ic.scale(beta)?.backward()?)
+    }
+
+    /// A fresh optimizer every time: neither rule remembers anything from batch to batch.
+    fn update(&mut self, gradients: &Gradients) -> Result<()> {
+        let rule = match self.config.optimizer {
+            OptimizerKind::Sgd => Rule::Sgd(Sgd::default()),
+            OptimizerKind::AdamPerBatch => Rule::FreshAdam { eps: ADAM_EPS },
+        };
+        let groups = vec![
+            Group { select: self.config.fast(), lr: self.config.lr_prompts as f32 },
+            Group { select: self.config.slow(), lr: self.config.lr_blocks as f32 },
+        ];
+        let mut optimizer = Optimizer::new(rule, groups);
+        optimizer.step(self.model.params_mut(), gradients)?;
+        optimizer.step(self.memory.prompts_mut(), gradients)?;
+        self.model.params_mut().freeze();
+        self.memory.prompts_mut().freeze();
+        Ok(())
+    }
+
+    fn finite(&self, what: &'static str, value: f32) -> Result<f32> {
+        if value.is_finite() {
+            return Ok(value);
+        }
+        Err(Error::Diverged { what, value, step: self.step })
+    }
+}

@@ -1,0 +1,247 @@
+//! The settings of PAINT: every point where the paper and the released code differ is a key.
+
+use paint_nn::backbone::{Pooling, PromptPosition};
+use paint_nn::params::{Part, Role, Slot, Trainable};
+use paint_nn::prompt::{self, PromptConfig};
+use serde::{Deserialize, Serialize};
+
+use super::NAME;
+use super::choice::{
+    Bound, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
+};
+use crate::method::{parse, table};
+use crate::{Error, Result};
+
+/// The settings. Rates, weights and thresholds are `f64` so that they print as they were written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where the values that are not given come from.
+    pub preset: Preset,
+    /// `L_p`, tokens in a prompt; 0 adapts without prompts and memory. Depends on the preset (D16).
+    pub prompt_length: usize,
+    /// Standard deviation of a new prompt's numbers (D18: normal in the code, unsaid in the paper).
+    pub prompt_std: f64,
+    /// The position embedding of prompt tokens (D15).
+    pub prompt_position: PromptPosition,
+    /// What the classifier reads (D14).
+    pub pooling: Pooling,
+    /// `η`, the reliability below which a prompt is allocated. Depends on the model (D11).
+    pub eta: f64,
+    /// Whether `r_s = η` allocates (D11).
+    pub eta_bound: Bound,
+    /// What the sum of Eq. 4 is divided by (D13); counts with `retrieval = "every_forward"` only.
+    pub reliability: Denominator,
+    /// When the memory is asked (D12).
+    pub retrieval: Retrieval,
+    /// One more retrieval and move of the key before mixing, with `retrieval = "every_forward"` only (D22).
+    pub redundant_forward: bool,
+    /// `γ`, smoothing of the keys (Eq. 11).
+    pub gamma: f64,
+    /// The most prompts to hold, merging the two nearest beyond (ours); not given means no bound (D19).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<usize>,
+    /// Takes the prompt of the true domain (the paper's oracle); the runner has to tell it.
+    pub oracle: bool,
+    /// The form of the losses (D4).
+    pub loss: LossForm,
+    /// Weight of the mean entropy (D5).
+    pub entropy_weight: f64,
+    /// Weight of the entropy of the mean; 0 leaves entropy minimisation, the first row of the ablation table.
+    pub diversity_weight: f64,
+    /// `β`, weight of the interpolation consistency; 0 mixes nothing (D5).
+    pub beta: f64,
+    /// What `L_ic` is divided by (D10).
+    pub consistency_denominator: Denominator,
+    /// `α` of `λ ~ Beta(α, α)` (D6).
+    pub alpha: f64,
+    /// `φ`, the confidence from which a sample gets a pseudo label (D7).
+    pub phi: f64,
+    /// Whether a confidence of exactly `φ` is enough (D7).
+    pub phi_bound: Bound,
+    /// The most the second-best class may have; 1 asks nothing (D7).
+    pub phi_second: f64,
+    /// What is mixed (D8).
+    pub mix: MixInput,
+    /// The optimizer (D1).
+    pub optimizer: OptimizerKind,
+    /// Learning rate of the prompts, and of the class token where it trains (D2).
+    pub lr_prompts: f64,
+    /// Learning rate of the blocks (D2).
+    pub lr_blocks: f64,
+    /// How many of the first blocks train; 0 for none (D3).
+    pub blocks: usize,
+    /// What of block 0's first norm stays frozen (D3).
+    pub frozen_norm: FrozenNorm,
+    /// Whether the class token trains (D3).
+    pub train_cls_token: bool,
+}
+
+impl Config {
+    /// The values of a preset.
+    pub fn preset(preset: Preset) -> Self {
+        let paper = Self {
+            preset,
+            prompt_length: 2,
+            prompt_std: 1.0,
+            prompt_position: PromptPosition::None,
+            pooling: Pooling::Cls,
+            eta: 0.2,
+            eta_bound: Bound::Strict,
+            reliability: Denominator::Batch,
+            retrieval: Retrieval::OncePerBatch,
+            redundant_forward: false,
+            gamma: 0.8,
+            capacity: None,
+            oracle: false,
+            loss: LossForm::Shannon,
+            entropy_weight: 1.0,
+            diversity_weight: 1.0,
+            beta: 1.0,
+            consistency_denominator: Denominator::Batch,
+            alpha: 1.0,
+            phi: 0.6,
+            phi_bound: Bound::Strict,
+            phi_second: 1.0,
+            mix: MixInput::Images,
+            optimizer: OptimizerKind::Sgd,
+            lr_prompts: 0.05,
+            lr_blocks: 0.05,
+            blocks: 3,
+            frozen_norm: FrozenNorm::None,
+            train_cls_token: false,
+        };
+        let (optimizer, adam) = (OptimizerKind::AdamPerBatch, paper.clone());
+        let reference = Self {
+            prompt_position: PromptPosition::Cls,
+            pooling: Pooling::ClsAndPrompts,
+            eta_bound: Bound::Inclusive,
+            reliability: Denominator::Present,
+            retrieval: Retrieval::EveryForward,
+            loss: LossForm::DoubleSoftmax,
+            consistency_denominator: Denominator::Present,
+            alpha: 0.5,
+            phi_bound: Bound::Inclusive,
+            phi_second: 0.3,
+            mix: MixInput::Views,
+            optimizer,
+            lr_prompts: 0.075,
+            lr_blocks: 2.5e-6,
+            frozen_norm: FrozenNorm::All,
+            ..paper.clone()
+        };
+        match preset {
+            Preset::Paper => paper,
+            Preset::PaperAdam => Self { optimizer, lr_prompts: 0.01, lr_blocks: 1e-4, ..adam },
+            Preset::Reference => reference,
+            Preset::ReferenceCifar10C => Self {
+                prompt_length: 3,
+                eta: 0.5,
+                alpha: 0.1,
+                phi: 0.7,
+                phi_second: 0.1,
+                lr_prompts: 0.05,
+                lr_blocks: 1e-5,
+                frozen_norm: FrozenNorm::Weight,
+                train_cls_token: true,
+                ..reference
+            },
+            Preset::ReferenceImagenetR => Self {
+                redundant_forward: true,
+                entropy_weight: 0.2,
+                alpha: 0.1,
+                phi: 0.8,
+                phi_second: 0.1,
+                mix: MixInput::Images,
+                lr_prompts: 0.05,
+                lr_blocks: 1.5e-5,
+                blocks: 4,
+                frozen_norm: FrozenNorm::None,
+                ..reference
+            },
+        }
+    }
+
+    /// Reads settings: the preset they name, with every other key on top of it.
+    pub fn from_settings(settings: &toml::Table) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Chosen {
+            #[serde(default)]
+            preset: Preset,
+        }
+        let Chosen { preset } = parse(NAME, settings)?;
+        let mut merged = table(NAME, &Self::preset(preset))?;
+        merged.extend(settings.clone());
+        let config: Self = parse(NAME, &merged)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Refuses values that make no method.
+    fn check(&self) -> Result<()> {
+        let fraction = |value: f64| (0.0..=1.0).contains(&value);
+        let weight = |value: f64| value.is_finite() && value >= 0.0;
+        let rules = [
+            (self.alpha.is_finite() && self.alpha > 0.0, "alpha must be above 0"),
+            (fraction(self.gamma), "gamma must lie in [0, 1]"),
+            (fraction(self.phi), "phi must lie in [0, 1]"),
+            (fraction(self.phi_second), "phi_second must lie in [0, 1]"),
+            (self.eta.is_finite(), "eta must be a finite number"),
+            (weight(self.prompt_std), "prompt_std must be 0 or more"),
+            (weight(self.entropy_weight), "entropy_weight must be 0 or more"),
+            (weight(self.diversity_weight), "diversity_weight must be 0 or more"),
+            (weight(self.beta), "beta must be 0 or more"),
+            (weight(self.lr_prompts), "lr_prompts must be 0 or more"),
+            (weight(self.lr_blocks), "lr_blocks must be 0 or more"),
+            (
+                self.prompt_length > 0 || self.blocks > 0 || self.train_cls_token,
+                "nothing would train: prompt_length and blocks are both 0",
+            ),
+            (
+                !self.oracle || self.prompt_length > 0,
+                "the oracle chooses prompts, and prompt_length is 0",
+            ),
+            (self.capacity.is_none_or(|capacity| capacity > 1), "capacity must be 2 or more"),
+        ];
+        match rules.into_iter().find(|(holds, _)| !holds) {
+            Some((_, why)) => Err(Error::Config { method: NAME, why: why.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// The memory's part of the settings, for a model of width `width`.
+    pub(super) fn memory(&self, width: usize) -> PromptConfig {
+        PromptConfig {
+            length: self.prompt_length,
+            width,
+            eta: self.eta as f32,
+            threshold: match self.eta_bound {
+                Bound::Strict => prompt::Threshold::Below,
+                Bound::Inclusive => prompt::Threshold::AtOrBelow,
+            },
+            reliability: match self.reliability {
+                Denominator::Batch => prompt::Reliability::OverQueries,
+                Denominator::Present => prompt::Reliability::OverImages,
+            },
+            gamma: self.gamma as f32,
+            capacity: self.capacity,
+        }
+    }
+
+    /// The model's parameters that train at the blocks' rate.
+    pub(super) fn slow(&self) -> Trainable {
+        let norm1 = |slot| Trainable::Only(Role::Block { index: 0, part: Part::Norm1, slot });
+        let frozen = match self.frozen_norm {
+            FrozenNorm::None => vec![],
+            FrozenNorm::Weight => vec![norm1(Slot::Weight)],
+            FrozenNorm::All => vec![norm1(Slot::Weight), norm1(Slot::Bias)],
+        };
+        Trainable::Blocks(0..self.blocks).except(Trainable::Any(frozen))
+    }
+
+    /// The parameters that train at the prompts' rate.
+    pub(super) fn fast(&self) -> Trainable {
+        let cls = self.train_cls_token.then_some(Trainable::Only(Role::ClsToken));
+        Trainable::Any([Trainable::Prompt].into_iter().chain(cls).collect())
+    }
+}
