@@ -20,6 +20,7 @@ struct Cli {
 /// One row for each file of `cmd/`.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Corrupt(cmd::corrupt::Args),
     Data(cmd::data::Args),
     Inspect(cmd::inspect::Args),
     List(cmd::list::Args),
@@ -28,6 +29,7 @@ enum Command {
 impl Command {
     fn run(self) -> anyhow::Result<()> {
         match self {
+            Self::Corrupt(args) => cmd::corrupt::run(&args),
             Self::Data(args) => cmd::data::run(args),
             Self::Inspect(args) => cmd::inspect::run(&args),
             Self::List(args) => cmd::list::run(&args),

@@ -1,6 +1,6 @@
 //! Our side of `bench/compare_loading.py`: loads every image of a folder once and prints the images and the seconds.
 //!
-//! usage: load FOLDER BATCH_SIZE THREADS plain|resize     (`resize`: short side to 256, centre crop to 224)
+//! usage: `load FOLDER BATCH_SIZE THREADS plain|resize` (`resize`: short side to 256, centre crop to 224)
 
 use std::{error::Error, io::Write as _, path::Path, sync::Arc, time::Instant};
 

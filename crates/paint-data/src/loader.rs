@@ -159,7 +159,7 @@ impl Shared {
             let samples = std::mem::take(samples);
             drop(state);
             let done = samples.into_iter().flatten().collect::<Result<Vec<_>>>();
-            let done = done.and_then(|samples| lay_out(samples, &self.batches[batch]));
+            let done = done.and_then(|samples| lay_out(&samples, &self.batches[batch]));
             let mut state = self.lock();
             // Meanwhile earlier batches may have left, but not this one.
             let at = batch - state.delivered;
@@ -210,7 +210,7 @@ impl Shared {
 }
 
 /// The images, which must be of one size, one after the other.
-fn lay_out(samples: Vec<Sample>, plan: &BatchPlan) -> Result<Batch> {
+fn lay_out(samples: &[Sample], plan: &BatchPlan) -> Result<Batch> {
     let (width, height) =
         samples.first().map_or((0, 0), |first| (first.image.width(), first.image.height()));
     let mut images = vec![0.0; samples.len() * 3 * height * width];

@@ -1,6 +1,9 @@
 //! `paint list`: the rows of the tables that names in configs and on the command line refer to.
 
-use paint_data::DATASETS;
+use paint_data::{
+    DATASETS, SCENARIOS,
+    corruption::{CORRUPTIONS, Corruption},
+};
 use serde::Serialize;
 
 use crate::output::Output;
@@ -24,10 +27,27 @@ struct Topic {
     rows: fn() -> Vec<Row>,
 }
 
-const TOPICS: &[Topic] = &[Topic {
-    name: "datasets",
-    rows: || DATASETS.iter().map(|entry| Row::new(entry.name, entry.what)).collect(),
-}];
+const TOPICS: &[Topic] = &[
+    Topic {
+        name: "datasets",
+        rows: || DATASETS.iter().map(|entry| Row::new(entry.name, entry.what)).collect(),
+    },
+    Topic {
+        name: "corruptions",
+        rows: || CORRUPTIONS.iter().map(|entry| Row::new(entry.name, describe(entry))).collect(),
+    },
+    Topic {
+        name: "scenarios",
+        rows: || SCENARIOS.iter().map(|entry| Row::new(entry.name, entry.what)).collect(),
+    },
+];
+
+fn describe(corruption: &Corruption) -> String {
+    let group = format!("{:?}", corruption.group).to_lowercase();
+    let draws = if corruption.random { "random" } else { "deterministic" };
+    let role = if corruption.held_out { ", held out for choosing hyper-parameters" } else { "" };
+    format!("{group}, {draws}{role}")
+}
 
 /// List what can be named: datasets, corruptions, scenarios, ...
 #[derive(Debug, clap::Args)]
@@ -47,7 +67,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .collect();
     args.output.print(&rows, |rows| {
         let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-        rows.iter().map(|row| format!("{:width$}  {}\n", row.name, row.what)).collect()
+        let lines: Vec<String> =
+            rows.iter().map(|row| format!("{:width$}  {}", row.name, row.what)).collect();
+        lines.join("\n") + "\n"
     })
 }
 

@@ -96,7 +96,7 @@ mod tests {
     use super::{super::Memory, *};
     use crate::{Image, corruption};
 
-    fn clean(parts: usize) -> Box<Memory> {
+    fn clean(parts: usize) -> Box<dyn Dataset> {
         let info = Info { name: "memory", num_classes: 2, class_indices: None };
         let sample =
             |i: u8| Sample { image: Image::new(8, 6, vec![100 + i; 144]).unwrap(), label: Some(1) };

@@ -9,7 +9,7 @@ const EXTENSIONS: [&str; 5] = ["jpg", "jpeg", "png", "webp", "bmp"];
 const MAX_DEPTH: usize = 16;
 
 /// The paths, relative to `root`, of all image files below it, sorted; hidden files are left out.
-pub(super) fn images_below(root: &Path) -> Result<Vec<PathBuf>> {
+pub fn images_below(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     visit(root, Path::new(""), 0, &mut found)?;
     found.sort_unstable();

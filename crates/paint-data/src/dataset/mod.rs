@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use cifar10::Split;
 pub use config::{Config, Corrupt, TableChoice, read_textures};
 pub use corrupted::Corrupted;
+pub use files::images_below;
 pub use imagenet::imagenet_class_name;
 pub use imagenet_c::Images;
 pub use memory::Memory;

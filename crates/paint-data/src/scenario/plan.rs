@@ -24,24 +24,10 @@ pub(super) struct Plan<'a> {
 impl Plan<'_> {
     /// The names to visit, in order.
     fn names(&self) -> Result<Vec<Cow<'_, str>>> {
-        let domains = self.dataset.domains();
-        let names: Vec<Cow<'_, str>> = match &self.config.domains {
-            Some(names) => names.iter().map(|name| name.as_str().into()).collect(),
-            None => {
-                let is_benchmark =
-                    |name: &str| CORRUPTIONS.iter().any(|c| !c.held_out && c.name == name);
-                let has_corruptions = domains.iter().any(|domain| is_benchmark(&domain.name));
-                let mut names: Vec<Cow<'_, str>> = Vec::new();
-                for domain in
-                    domains.iter().filter(|domain| !has_corruptions || is_benchmark(&domain.name))
-                {
-                    if !names.iter().any(|name| *name == domain.name) {
-                        names.push(domain.name.as_str().into());
-                    }
-                }
-                names
-            }
-        };
+        let names = self.config.domains.as_ref().map_or_else(
+            || self.default_names(),
+            |names| names.iter().map(|name| name.as_str().into()).collect(),
+        );
         let Some(order) = &self.config.order else { return Ok(names) };
         let order = orders::by_name(order)?;
         if let Some(stranger) = names.iter().find(|name| !order.contains(&name.as_ref())) {
@@ -56,6 +42,21 @@ impl Plan<'_> {
             .filter(|name| names.iter().any(|known| known == name))
             .map(Cow::from)
             .collect())
+    }
+
+    /// The benchmark's corruptions if the dataset has any, otherwise all its names.
+    fn default_names(&self) -> Vec<Cow<'_, str>> {
+        let domains = self.dataset.domains();
+        let is_benchmark = |name: &str| CORRUPTIONS.iter().any(|c| !c.held_out && c.name == name);
+        let has_corruptions = domains.iter().any(|domain| is_benchmark(&domain.name));
+        let mut names: Vec<Cow<'_, str>> = Vec::new();
+        for domain in domains.iter().filter(|domain| !has_corruptions || is_benchmark(&domain.name))
+        {
+            if !names.iter().any(|name| *name == domain.name) {
+                names.push(domain.name.as_str().into());
+            }
+        }
+        names
     }
 
     /// The domain of this name and severity; a domain without severities is found whatever severity is asked.

@@ -69,7 +69,7 @@ fn in_every_scenario_each_visit_holds_every_image_once_in_batches_that_are_full_
             let shuffle = rng.below(2) == 0;
             let limit = (rng.below(2) == 0).then(|| 1 + rng.below(50));
             let selection = [Selection::First, Selection::Random][rng.below(2)];
-            let config = Config { batch_size, shuffle, limit, selection, ..config_of(entry) };
+            let config = Config { batch_size, limit, selection, shuffle, ..config_of(entry) };
             let stream = config.stream(&data, Seed(trial)).unwrap();
             let kept = limit.unwrap_or(len).min(len);
             let num_visits = match entry.name {
