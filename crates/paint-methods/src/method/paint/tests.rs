@@ -1,1 +1,205 @@
-//! What the golden steps of `tests/golden_paint.rs` do not show.
+//! What the golden steps of `tests/golden_paint.rs` do not show: mixing, ablations, edges and settings.
+
+use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::{BuildOptions, Weights};
+use paint_rng::Seed;
+use paint_tensor::Device;
+use toml::{Table, toml};
+
+use super::mixing::{Mix, PseudoLabels};
+use super::*;
+
+fn vit() -> Vit {
+    let config = VitConfig {
+        image_size: [8, 12],
+        patch_size: 4,
+        embed_dim: 16,
+        depth: 4,
+        num_heads: 2,
+        mlp_ratio: 2.0,
+        num_classes: 5,
+    };
+    let options = BuildOptions::new(&Device::cpu());
+    let mut vit = Vit::build("tiny", config, Weights::Random(Seed(3)), &options).unwrap();
+    let id = vit.params().id("head.weight").unwrap();
+    let confident = vit.params()[id].scale(30.0).unwrap();
+    vit.params_mut().set(id, &confident).unwrap();
+    vit
+}
+
+fn paint(settings: &Table) -> Paint {
+    let config = Config::from_settings(settings).unwrap();
+    Paint::new(&BuildArgs::new(&vit(), Seed(5)), config, Box::new(Seeded(Seed(5)))).unwrap()
+}
+
+fn images(seed: u64, b: usize) -> Tensor {
+    let mut rng = Seed(seed).derive("images", &[]);
+    let data = (0..b * 3 * 8 * 12).map(|_| rng.uniform() as f32).collect();
+    Tensor::from_vec(data, [b, 3, 8, 12], &Device::cpu()).unwrap()
+}
+
+fn logits(rows: &[[f32; 3]]) -> Tensor {
+    Tensor::from_vec(rows.concat(), [rows.len(), 3], &Device::cpu()).unwrap()
+}
+
+fn fingerprint(paint: &Paint, choice: &Trainable) -> u64 {
+    paint.model.params().fingerprint(choice).unwrap()
+}
+
+/// The names and bits of a saved state.
+fn saved(paint: &Paint) -> Vec<(String, Vec<u32>)> {
+    let bits = |t: &Tensor| t.to_vec().unwrap().into_iter().map(f32::to_bits).collect();
+    paint.save().unwrap().tensors.iter().map(|(name, t)| (name.clone(), bits(t))).collect()
+}
+
+#[test]
+fn mixing_embeddings_equals_mixing_pixels() {
+    let (vit, images) = (vit(), images(1, 4));
+    let pseudo = PseudoLabels { labels: vec![0; 4], confident: (0..4).collect() };
+    let mix = Mix::draw(&pseudo, &Seeded(Seed(2)), 0, 1.0);
+    let embedded = mix.blend(&vit.embed(&images).unwrap()).unwrap().to_vec().unwrap();
+    let pixels = vit.embed(&mix.blend(&images).unwrap()).unwrap().to_vec().unwrap();
+    let gap = embedded.iter().zip(&pixels).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    // 1e-6: values of about 0.1 in float32, two roundings more on one side.
+    assert!(gap < 1e-6, "{gap}");
+}
+
+#[test]
+fn a_sample_is_confident_above_phi_and_with_a_weak_second() {
+    // p = [0.75, 0.25 - tiny, tiny], [0.5, 0.5], [0.75, 0.125, 0.125].
+    let z = logits(&[[3f32.ln(), 0.0, -30.0], [0.0, 0.0, -30.0], [6f32.ln(), 0.0, 0.0]]);
+    let confident = |settings: &Table| {
+        PseudoLabels::read(&z, &Config::from_settings(settings).unwrap()).unwrap().confident
+    };
+    assert_eq!(confident(&toml! { phi = 0.6 }), [0, 2]);
+    assert_eq!(confident(&toml! { phi = 0.6 phi_second = 0.2 }), [2]);
+    assert_eq!(confident(&toml! { phi = 0.5 phi_bound = "strict" }), [0, 2]);
+    assert_eq!(confident(&toml! { phi = 0.5 phi_bound = "inclusive" }), [0, 1, 2]);
+    assert!(confident(&toml! { phi = 1.0 }).is_empty());
+}
+
+#[test]
+fn without_prompts_there_is_no_memory_and_the_blocks_train() {
+    let mut paint = paint(&toml! { prompt_length = 0 });
+    let before = fingerprint(&paint, &Trainable::Blocks(0..3));
+    let step = paint.step(&images(1, 6)).unwrap();
+    assert!(step.prompt.is_none() && paint.memory().is_empty());
+    assert_ne!(fingerprint(&paint, &Trainable::Blocks(0..3)), before);
+}
+
+#[test]
+fn without_blocks_only_the_prompt_trains() {
+    let mut paint = paint(&toml! { blocks = 0 });
+    let before = fingerprint(&paint, &Trainable::All);
+    paint.adapt(&images(1, 6)).unwrap();
+    assert_eq!(fingerprint(&paint, &Trainable::All), before);
+    let drawn = Seeded(Seed(5)).prompt(0, 32);
+    assert_ne!(paint.memory().prompt(0).unwrap().to_vec().unwrap(), drawn);
+    assert_eq!(paint.trainable(), ["prompts.0"]);
+}
+
+#[test]
+fn beta_zero_mixes_nothing_and_diversity_zero_minimises_entropy_alone() {
+    let found =
+        paint(&toml! { beta = 0 diversity_weight = 0 phi = 0.0 }).adapt(&images(1, 6)).unwrap();
+    assert!(found.mixed.is_none() && found.losses.consistency.is_none());
+    assert_eq!(found.losses.total, found.losses.entropy);
+    assert_eq!(found.confident.len(), 6);
+}
+
+#[test]
+fn a_single_image_without_confidence_moves_nothing_but_the_memory() {
+    for preset in ["paper", "paper_adam", "reference"] {
+        let mut settings = toml! { phi = 1.0 phi_bound = "strict" };
+        settings.insert("preset".into(), preset.into());
+        let mut paint = paint(&settings);
+        let before = fingerprint(&paint, &Trainable::All);
+        paint.adapt(&images(1, 1)).unwrap();
+        assert_eq!(fingerprint(&paint, &Trainable::All), before, "{preset}");
+        let prompt = paint.memory().prompt(0).unwrap().to_vec().unwrap();
+        assert_eq!(prompt, Seeded(Seed(5)).prompt(0, 32), "{preset}");
+    }
+}
+
+#[test]
+fn a_step_that_diverges_is_undone_and_says_so() {
+    let mut paint = paint(&toml! { lr_blocks = 1e30 eta = 1.0 });
+    paint.config.lr_blocks = 0.01;
+    paint.adapt(&images(1, 6)).unwrap();
+    let before = saved(&paint);
+    paint.config.lr_blocks = 1e30;
+    let error = paint.adapt(&images(2, 6)).unwrap_err();
+    assert!(matches!(error, Error::Diverged { step: 1, .. }), "{error}");
+    assert_eq!(saved(&paint), before);
+    assert!(paint.model.params().iter().all(|param| !param.tensor().requires_grad()));
+    paint.config.lr_blocks = 0.01;
+    assert!(paint.adapt(&images(2, 6)).is_ok());
+}
+
+#[test]
+fn the_oracle_takes_the_prompt_of_the_domain_and_needs_to_know_it() {
+    let mut paint = paint(&toml! { oracle = true });
+    assert!(matches!(paint.step(&images(1, 6)), Err(Error::NoDomain)));
+    for (domain, allocated) in [(3, true), (0, true), (3, false)] {
+        paint.set_domain(Some(domain));
+        let used = paint.step(&images(1, 6)).unwrap().prompt.unwrap();
+        assert_eq!((used.index, used.allocated), (domain, allocated));
+    }
+    assert_eq!(paint.memory().ids(), [3, 0]);
+}
+
+#[test]
+fn a_reliability_below_eta_allocates_a_prompt_for_each_batch() {
+    let mut paint = paint(&toml! { eta = 1.0 capacity = 3 });
+    for seed in 0..5 {
+        assert!(paint.step(&images(seed, 6)).unwrap().prompt.unwrap().allocated);
+    }
+    assert_eq!((paint.memory().len(), paint.memory().allocated()), (3, 5));
+}
+
+#[test]
+fn a_state_of_other_settings_is_refused_and_nothing_changes() {
+    let mut donor = paint(&toml! { blocks = 2 });
+    donor.adapt(&images(1, 6)).unwrap();
+    let mut paint = paint(&Table::new());
+    let before = saved(&paint);
+    assert!(matches!(paint.load(&donor.save().unwrap()), Err(Error::State { .. })));
+    assert_eq!(saved(&paint), before);
+}
+
+#[test]
+fn a_preset_gives_defaults_and_keys_replace_them() {
+    let config =
+        Config::from_settings(&toml! { preset = "reference_cifar10_c" phi = 0.9 beta = 2 })
+            .unwrap();
+    let preset = Config::preset(Preset::ReferenceCifar10C);
+    assert_eq!(config, Config { phi: 0.9, beta: 2.0, ..preset });
+    assert_eq!(Config::from_settings(&Table::new()).unwrap(), Config::preset(Preset::Paper));
+}
+
+#[test]
+fn resolved_numbers_print_as_the_paper_prints_them() {
+    let resolved = ENTRY.resolve(&Table::new()).unwrap().to_string();
+    for line in ["lr_prompts = 0.05", "eta = 0.2", "phi = 0.6", "gamma = 0.8", "alpha = 1.0"] {
+        assert!(resolved.lines().any(|found| found == line), "{line} is missing in\n{resolved}");
+    }
+}
+
+#[test]
+fn settings_that_make_no_method_are_refused_with_the_reason() {
+    for (settings, reason) in [
+        (toml! { alpha = 0 }, "alpha"),
+        (toml! { gamma = 1.5 }, "gamma"),
+        (toml! { lr_blocks = -0.1 }, "lr_blocks"),
+        (toml! { prompt_length = 0 blocks = 0 }, "nothing would train"),
+        (toml! { prompt_length = 0 oracle = true }, "oracle"),
+        (toml! { preset = "papre" }, "papre"),
+        (toml! { capacity = 1 }, "capacity"),
+    ] {
+        let message = Config::from_settings(&settings).unwrap_err().to_string();
+        assert!(message.starts_with("settings of paint") && message.contains(reason), "{message}");
+    }
+    let config = Config::from_settings(&toml! { blocks = 5 }).unwrap();
+    let made = Paint::new(&BuildArgs::new(&vit(), Seed(0)), config, Box::new(Seeded(Seed(0))));
+    assert!(made.err().unwrap().to_string().contains("blocks is 5, tiny has 4"));
+}

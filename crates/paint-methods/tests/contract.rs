@@ -1,0 +1,240 @@
+//! What every row of `METHODS` promises, with its default settings and with each of its presets.
+
+#![expect(clippy::unwrap_used, reason = "a method that cannot be built or run breaks its contract")]
+
+use paint_methods::{BuildArgs, Error, METHODS, Method, MethodEntry, State};
+use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::{Backbone as _, BuildOptions, Weights};
+use paint_nn::params::{Params, Trainable};
+use paint_rng::Seed;
+use paint_tensor::{Device, Tensor};
+use toml::{Table, toml};
+
+const CLASSES: usize = 5;
+
+/// A ViT whose predictions range from unsure to confident: the head of a drawn one is too weak.
+fn model() -> Vit {
+    let config = VitConfig {
+        image_size: [8, 12],
+        patch_size: 4,
+        embed_dim: 16,
+        depth: 4,
+        num_heads: 2,
+        mlp_ratio: 2.0,
+        num_classes: CLASSES,
+    };
+    let options = BuildOptions::new(&Device::cpu());
+    let mut vit = Vit::build("tiny", config, Weights::Random(Seed(3)), &options).unwrap();
+    for (name, factor) in [("head.weight", 25.0), ("patch_embed.proj.weight", 10.0)] {
+        let id = vit.params().id(name).unwrap();
+        let value = vit.params()[id].scale(factor).unwrap();
+        vit.params_mut().set(id, &value).unwrap();
+    }
+    vit
+}
+
+fn images(seed: u64, b: usize) -> Tensor {
+    let mut rng = Seed(seed).derive("contract/images", &[]);
+    let data = (0..b * 3 * 8 * 12).map(|_| rng.uniform() as f32).collect();
+    Tensor::from_vec(data, [b, 3, 8, 12], &Device::cpu()).unwrap()
+}
+
+/// The settings a method is asked with.
+fn variants(name: &str) -> Vec<Table> {
+    match name {
+        "paint" => vec![
+            Table::new(),
+            toml! { preset = "paper_adam" },
+            toml! { preset = "reference" },
+            toml! { preset = "reference_cifar10_c" },
+            toml! { preset = "reference_imagenet_r" capacity = 2 eta = 0.9 },
+        ],
+        _ => vec![Table::new()],
+    }
+}
+
+/// Settings under which a batch has nothing to teach.
+fn nothing_to_learn(name: &str) -> Table {
+    match name {
+        "paint" => toml! { phi = 1.0 entropy_weight = 0.0 diversity_weight = 0.0 },
+        _ => Table::new(),
+    }
+}
+
+fn build(entry: &MethodEntry, settings: &Table, seed: u64) -> Box<dyn Method> {
+    entry.build(&BuildArgs::new(&model(), Seed(seed)), settings).unwrap()
+}
+
+/// Runs `check` for every method and variant.
+fn for_each(check: impl Fn(&MethodEntry, &Table)) {
+    for entry in METHODS {
+        variants(entry.name).iter().for_each(|settings| check(entry, settings));
+    }
+}
+
+fn bits(tensor: &Tensor) -> Vec<u32> {
+    tensor.to_vec().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+fn state_bits(state: &State) -> Vec<(String, Vec<u32>)> {
+    let tensors = state.tensors.iter().map(|(name, tensor)| (name.clone(), bits(tensor)));
+    let counters = state.counters.iter().map(|(name, &count)| (name.clone(), vec![count as u32]));
+    tensors.chain(counters).collect()
+}
+
+fn steps(method: &mut dyn Method, seeds: &[u64]) -> Vec<Vec<u32>> {
+    seeds.iter().map(|&seed| bits(&method.step(&images(seed, 6)).unwrap().logits)).collect()
+}
+
+fn hash(params: &Params) -> u64 {
+    params.fingerprint(&Trainable::All).unwrap()
+}
+
+#[test]
+fn logits_have_one_row_an_image_and_are_finite() {
+    for_each(|entry, settings| {
+        let mut method = build(entry, settings, 1);
+        for seed in 0..4 {
+            let logits = method.step(&images(seed, 6)).unwrap().logits;
+            assert_eq!(logits.shape(), [6, CLASSES], "{}", entry.name);
+            assert!(logits.to_vec().unwrap().iter().all(|z| z.is_finite()), "{}", entry.name);
+        }
+    });
+}
+
+#[test]
+fn reset_restores_every_bit() {
+    for_each(|entry, settings| {
+        let mut method = build(entry, settings, 1);
+        let fresh = state_bits(&method.save().unwrap());
+        let first = steps(method.as_mut(), &[0, 1, 2]);
+        method.reset().unwrap();
+        assert_eq!(state_bits(&method.save().unwrap()), fresh, "{} {settings}", entry.name);
+        if let Some(adapted) = method.model() {
+            assert_eq!(hash(adapted.params()), hash(model().params()), "{}", entry.name);
+        }
+        assert_eq!(steps(method.as_mut(), &[0, 1, 2]), first, "{} {settings}", entry.name);
+    });
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bits() {
+    for_each(|entry, settings| {
+        let run = |seed| steps(build(entry, settings, seed).as_mut(), &[0, 1, 2]);
+        assert_eq!(run(7), run(7), "{} {settings}", entry.name);
+    });
+}
+
+#[test]
+fn parameters_that_are_not_trainable_keep_their_bits_and_the_others_move() {
+    for_each(|entry, settings| {
+        let mut method = build(entry, settings, 1);
+        steps(method.as_mut(), &[0, 1, 2]);
+        let trainable = method.trainable();
+        let Some(adapted) = method.model() else { return };
+        let mut moved = 0;
+        for (now, then) in adapted.params().iter().zip(model().params().iter()) {
+            let same = bits(now.tensor()) == bits(then.tensor());
+            if trainable.iter().any(|name| name == now.name()) {
+                moved += usize::from(!same);
+            } else {
+                assert!(same, "{} {settings}: {} moved", entry.name, now.name());
+            }
+        }
+        assert_eq!(moved == 0, trainable.is_empty(), "{} {settings}", entry.name);
+    });
+}
+
+#[test]
+fn a_loaded_state_continues_with_the_same_bits() {
+    for_each(|entry, settings| {
+        let mut method = build(entry, settings, 1);
+        steps(method.as_mut(), &[0, 1, 2]);
+        let mut other = build(entry, settings, 1);
+        other.load(&method.save().unwrap()).unwrap();
+        let (a, b) = (steps(method.as_mut(), &[3, 0]), steps(other.as_mut(), &[3, 0]));
+        assert_eq!(a, b, "{} {settings}", entry.name);
+        let states = [method.save().unwrap(), other.save().unwrap()];
+        assert_eq!(state_bits(&states[0]), state_bits(&states[1]), "{} {settings}", entry.name);
+    });
+}
+
+#[test]
+fn one_image_and_a_short_last_batch_work() {
+    for_each(|entry, settings| {
+        let mut method = build(entry, settings, 1);
+        for b in [1, 6, 2, 1] {
+            let logits = method.step(&images(b as u64, b)).unwrap().logits;
+            assert_eq!(logits.shape(), [b, CLASSES], "{}", entry.name);
+            assert!(logits.to_vec().unwrap().iter().all(|z| z.is_finite()), "{}", entry.name);
+        }
+    });
+}
+
+#[test]
+fn a_batch_with_nothing_to_teach_changes_no_parameter() {
+    for_each(|entry, settings| {
+        let mut settings = settings.clone();
+        settings.extend(nothing_to_learn(entry.name));
+        let mut method = build(entry, &settings, 1);
+        for seed in 0..3 {
+            let step = method.step(&images(seed, 6)).unwrap();
+            assert!(step.logits.to_vec().unwrap().iter().all(|z| z.is_finite()), "{}", entry.name);
+            assert!(step.scalars.iter().all(|(_, value)| value.is_finite()), "{}", entry.name);
+        }
+        if let Some(adapted) = method.model() {
+            assert_eq!(hash(adapted.params()), hash(model().params()), "{} {settings}", entry.name);
+        }
+    });
+}
+
+#[test]
+fn predicting_leaves_the_state_untouched() {
+    for_each(|entry, settings| {
+        let mut method = build(entry, settings, 1);
+        let empty = method.predict(&images(9, 6)).unwrap();
+        assert_eq!(empty.shape(), [6, CLASSES]);
+        steps(method.as_mut(), &[0, 1]);
+        let before = state_bits(&method.save().unwrap());
+        let first = method.predict(&images(9, 4)).unwrap();
+        let second = method.predict(&images(9, 4)).unwrap();
+        assert_eq!(bits(&first), bits(&second), "{} {settings}", entry.name);
+        assert_eq!(state_bits(&method.save().unwrap()), before, "{} {settings}", entry.name);
+    });
+}
+
+#[test]
+fn an_unknown_setting_is_refused_by_name() {
+    for_each(|entry, settings| {
+        let mut settings = settings.clone();
+        settings.extend(toml! { lerning_rate = 0.1 });
+        let args = BuildArgs { classes: None, model: &model(), seed: Seed(0) };
+        let message = entry.build(&args, &settings).err().unwrap().to_string();
+        assert!(message.contains(entry.name) && message.contains("lerning_rate"), "{message}");
+    });
+}
+
+#[test]
+fn resolved_settings_resolve_to_themselves_and_build() {
+    for_each(|entry, settings| {
+        let resolved = entry.resolve(settings).unwrap();
+        assert_eq!(entry.resolve(&resolved).unwrap(), resolved, "{}", entry.name);
+        let runs = [settings, &resolved].map(|s| steps(build(entry, s, 1).as_mut(), &[0, 1]));
+        assert_eq!(runs[0], runs[1], "{}", entry.name);
+    });
+}
+
+#[test]
+fn images_that_are_not_finite_are_refused_and_change_nothing() {
+    for_each(|entry, settings| {
+        let mut method = build(entry, settings, 1);
+        steps(method.as_mut(), &[0]);
+        let before = state_bits(&method.save().unwrap());
+        let mut pixels = images(1, 2).to_vec().unwrap();
+        pixels[17] = f32::NAN;
+        let bad = Tensor::from_vec(pixels, [2, 3, 8, 12], &Device::cpu()).unwrap();
+        assert!(matches!(method.step(&bad), Err(Error::Images { .. })), "{}", entry.name);
+        assert!(matches!(method.predict(&bad), Err(Error::Images { .. })), "{}", entry.name);
+        assert_eq!(state_bits(&method.save().unwrap()), before, "{} {settings}", entry.name);
+    });
+}
