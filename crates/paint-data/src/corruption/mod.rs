@@ -8,10 +8,10 @@
 //! use paint_data::{Image, corruption::{self, Table}};
 //! use paint_rng::Seed;
 //! let image = Image::new(4, 2, vec![128; 24])?;
-//! let shot_noise = corruption::by_name("shot_noise")?;
-//! let mut rng = shot_noise.stream(Seed(0), 5, 17);
-//! let noisy = shot_noise.apply(&image, 5, Table::for_size(4, 2), &mut rng)?;
-//! assert_eq!((noisy.width(), noisy.height()), (4, 2));
+//! let fog = corruption::by_name("fog")?;
+//! let mut rng = fog.stream(Seed(0), 5, 17);
+//! let foggy = fog.apply(&image, 5, Table::for_size(4, 2), &mut rng)?;
+//! assert_eq!((foggy.width(), foggy.height()), (4, 2));
 //! # Ok::<(), paint_data::Error>(())
 //! ```
 //!
@@ -21,13 +21,30 @@
 //! stay in pixels, each axis is zoomed about its own centre, and the fog map is the next power of two. The random
 //! corruptions draw from our generator, so they agree in distribution. The frost textures are our own, see [`FrostTextures`].
 
+mod blur;
+mod box_resize;
+mod canny;
+mod chamfer;
+mod dct;
 mod digital;
+mod disk;
+mod gaussian;
+mod grid;
 mod hsv;
+mod ice;
+mod jpeg;
+mod motion;
 mod noise;
 mod normal;
+mod plasma;
 mod poisson;
+mod simd;
+mod spatter;
 mod texture;
-
+mod warp;
+mod weather;
+mod weighted;
+mod zoom;
 use paint_rng::{Rng, Seed};
 
 use crate::{Error, Image, Result};
@@ -149,8 +166,20 @@ pub const CORRUPTIONS: &[Corruption] = &[
     noise::GAUSSIAN_NOISE,
     noise::SHOT_NOISE,
     noise::IMPULSE_NOISE,
+    blur::DEFOCUS_BLUR,
+    blur::GLASS_BLUR,
+    blur::MOTION_BLUR,
+    blur::ZOOM_BLUR,
+    weather::SNOW,
+    weather::FROST,
+    weather::FOG,
     digital::BRIGHTNESS,
     digital::CONTRAST,
+    digital::ELASTIC_TRANSFORM,
+    digital::PIXELATE,
+    digital::JPEG_COMPRESSION,
     noise::SPECKLE_NOISE,
+    blur::GAUSSIAN_BLUR,
+    spatter::SPATTER,
     digital::SATURATE,
 ];

@@ -87,8 +87,10 @@ fn impulse_noise(image: &Image, level: &Level<'_>, rng: &mut Rng) -> Vec<u8> {
     for pair in pixels.chunks_mut(2) {
         let bits = rng.next_u64();
         for (value, u) in pair.iter_mut().zip([bits as u32, (bits >> 32) as u32]) {
-            let impulse = if u < salt { 255 } else { 0 };
-            *value = if u < flipped { impulse } else { *value };
+            // Bit masks instead of branches: a third of them would be mispredicted.
+            let (kept, white) =
+                (u8::from(u < flipped).wrapping_sub(1), u8::from(u < salt).wrapping_neg());
+            *value = (*value & kept) | white;
         }
     }
     pixels

@@ -1,0 +1,232 @@
+//! What JPEG compression does to pixels, without the file.
+//!
+//! Huffman coding loses nothing, so the round trip is: RGB to YCbCr, chroma halved in both directions, cosine transform,
+//! quantisation, and back, with libjpeg's integers (accurate transform, smooth chroma interpolation), as Pillow saves
+//! and opens by default.
+
+use super::dct::{Block, forward, inverse};
+use super::grid::Grid;
+use super::simd::wide;
+
+/// The quantisation tables of the standard (ITU-T T.81, Annex K), row by row: luma and chroma.
+const LUMA: [u16; 64] = [
+    16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56,
+    14, 17, 22, 29, 51, 87, 80, 62, 18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113,
+    92, 49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99,
+];
+const CHROMA: [u16; 64] = [
+    17, 18, 24, 47, 99, 99, 99, 99, 18, 21, 26, 66, 99, 99, 99, 99, 24, 26, 56, 99, 99, 99, 99, 99,
+    47, 66, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99,
+    99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99,
+];
+
+/// The steps of quantisation, scaled to a quality of 1 to 100 as libjpeg does.
+fn steps(table: &[u16; 64], quality: u32) -> [i32; 64] {
+    let percent = if quality < 50 { 5000 / quality } else { 200 - 2 * quality };
+    table.map(|step| ((u32::from(step) * percent + 50) / 100).clamp(1, 255) as i32)
+}
+
+/// Compresses and decompresses three-channel bytes.
+pub(super) fn round_trip(rgb: &[u8], grid: Grid, quality: u32) -> Vec<u8> {
+    let (mut y, mut chroma) = split(rgb, grid);
+    compress(&mut y, &steps(&LUMA, quality));
+    for plane in &mut chroma {
+        compress(plane, &steps(&CHROMA, quality));
+    }
+    merge(&y, &chroma, grid)
+}
+
+wide! {
+    /// Luma, and chroma of half the size; their rows are filled up to whole blocks.
+    fn split<'a>(rgb: &'a [u8], grid: Grid) -> (Plane, [Plane; 2]) {
+        let Grid { height, width, .. } = grid;
+        let (half_height, half_width) = (height.div_ceil(2), width.div_ceil(2));
+        let mut y = Plane::new(height, width);
+        // Chroma is halved from columns repeated up to the block edge, but from rows only up to an even number.
+        let mut chroma = [Plane::new(half_height, half_width), Plane::new(half_height, half_width)];
+        let mut lines = [(); 2].map(|()| [(); 2].map(|()| vec![0; 2 * chroma[0].stride]));
+        for row in 0..half_height {
+            for (k, [cb, cr]) in lines.iter_mut().enumerate() {
+                let source = (2 * row + k).min(height - 1);
+                let pixels = rgb[source * grid.stride()..(source + 1) * grid.stride()].as_chunks::<3>().0;
+                let luma = &mut y.data[source * y.stride..(source + 1) * y.stride];
+                for (((pixel, y), cb), cr) in pixels.iter().zip(&mut *luma).zip(&mut *cb).zip(&mut *cr) {
+                    [*y, *cb, *cr] = to_ycc(*pixel);
+                }
+                for line in [luma, cb, cr] {
+                    let last = line[width - 1];
+                    line[width..].fill(last);
+                }
+            }
+            for (component, plane) in chroma.iter_mut().enumerate() {
+                let (above, below) = (lines[0][component].as_chunks::<2>().0, lines[1][component].as_chunks::<2>().0);
+                let out = &mut plane.data[row * plane.stride..(row + 1) * plane.stride];
+                for (x, ((out, a), b)) in out.iter_mut().zip(above).zip(below).enumerate() {
+                    let sum = a.iter().chain(b).map(|&value| u32::from(value)).sum::<u32>();
+                    // The rounding alternates between 1/4 and 2/4 from column to column.
+                    *out = ((sum + 1 + (x as u32 & 1)) >> 2) as u8;
+                }
+            }
+        }
+        (y, chroma)
+    }
+}
+
+/// One component, padded to whole blocks.
+struct Plane {
+    height: usize,
+    width: usize,
+    stride: usize,
+    data: Vec<u8>,
+}
+
+impl Plane {
+    fn new(height: usize, width: usize) -> Self {
+        let stride = width.next_multiple_of(8);
+        Self { height, width, stride, data: vec![0; stride * height.next_multiple_of(8)] }
+    }
+
+    fn row(&self, y: usize) -> &[u8] {
+        &self.data[y * self.stride..][..self.width]
+    }
+
+    /// Repeats the last row down to whole blocks; the rows are already as long.
+    fn repeat_last_row(&mut self) {
+        let (real, padding) = self.data.split_at_mut(self.height * self.stride);
+        for row in padding.chunks_exact_mut(self.stride) {
+            row.copy_from_slice(&real[real.len() - self.stride..]);
+        }
+    }
+}
+
+wide! {
+    /// Quantises every block in place.
+    fn compress<'a>(plane: &'a mut Plane, steps: &'a [i32; 64]) -> () {
+        plane.repeat_last_row();
+        let stride = plane.stride;
+        let inverse_steps = steps.map(|step| 1.0 / (8 * step) as f32);
+        for band in plane.data.chunks_exact_mut(8 * stride) {
+            for x in (0..stride).step_by(8) {
+                let mut samples: Block = [[0; 8]; 8];
+                for (i, line) in band.chunks_exact(stride).enumerate() {
+                    for (j, &value) in line[x..x + 8].iter().enumerate() {
+                        samples[j][i] = i32::from(value) - 128;
+                    }
+                }
+                let restored = inverse(&quantise(&forward(&samples), steps, &inverse_steps));
+                for (i, line) in band.chunks_exact_mut(stride).enumerate() {
+                    for (j, value) in line[x..x + 8].iter_mut().enumerate() {
+                        *value = (restored[j][i] + 128).clamp(0, 255) as u8;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rounds coefficients, given eight-fold, to the nearest multiple of their step, halves away from zero.
+#[inline(always)]
+fn quantise(block: &Block, steps: &[i32; 64], inverse_steps: &[f32; 64]) -> Block {
+    let mut out = [[0; 8]; 8];
+    for (v, (line, out)) in block.iter().zip(&mut out).enumerate() {
+        for u in 0..8 {
+            let step = steps[8 * v + u];
+            // Whole numbers plus a half are never near a multiple of the step, so the product truncates as a division.
+            let magnitude = (line[u].abs() + 4 * step) as f32 + 0.5;
+            let level = (magnitude * inverse_steps[8 * v + u]) as i32 * step;
+            out[u] = if line[u] < 0 { -level } else { level };
+        }
+    }
+    out
+}
+
+/// Sixteen-bit fixed-point products, as libjpeg's colour conversion.
+#[inline(always)]
+fn to_ycc(rgb: [u8; 3]) -> [u8; 3] {
+    const HALF: i32 = 1 << 15;
+    const CENTRE: i32 = (128 << 16) + HALF - 1;
+    let [r, g, b] = rgb.map(i32::from);
+    [
+        ((19595 * r + 38470 * g + 7471 * b + HALF) >> 16) as u8,
+        ((-11059 * r - 21709 * g + 32768 * b + CENTRE) >> 16) as u8,
+        ((32768 * r - 27439 * g - 5329 * b + CENTRE) >> 16) as u8,
+    ]
+}
+
+#[inline(always)]
+fn to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
+    const HALF: i32 = 1 << 15;
+    let (y, cb, cr) = (i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128);
+    [
+        y + ((91881 * cr + HALF) >> 16),
+        y + ((-22554 * cb - 46802 * cr + HALF) >> 16),
+        y + ((116_130 * cb + HALF) >> 16),
+    ]
+    .map(|value| value.clamp(0, 255) as u8)
+}
+
+wide! {
+    /// Enlarges the chroma and converts back.
+    fn merge<'a>(y: &'a Plane, chroma: &'a [Plane; 2], grid: Grid) -> Vec<u8> {
+        let mut out = vec![0; grid.len()];
+        let mut lines = [vec![0; 2 * chroma[0].width], vec![0; 2 * chroma[1].width]];
+        let mut sums = vec![0; chroma[0].width];
+        for (row, out) in out.chunks_exact_mut(grid.stride()).enumerate() {
+            for (line, plane) in lines.iter_mut().zip(chroma) {
+                let near = row / 2;
+                let far = if row % 2 == 0 { near.saturating_sub(1) } else { (near + 1).min(plane.height - 1) };
+                enlarge(plane.row(near), plane.row(far), &mut sums, line);
+            }
+            let [cb, cr] = &lines;
+            for (((out, &y), &cb), &cr) in out.as_chunks_mut::<3>().0.iter_mut().zip(y.row(row)).zip(cb).zip(cr) {
+                *out = to_rgb(y, cb, cr);
+            }
+        }
+        out
+    }
+}
+
+/// One full-width line from the nearer and the farther chroma line: weights 3/4 and 1/4 in both directions. libjpeg
+/// repeats pixels instead if there are only one or two.
+#[inline(always)]
+fn enlarge(near: &[u8], far: &[u8], sums: &mut [u16], out: &mut [u8]) {
+    let out = out.as_chunks_mut::<2>().0;
+    if near.len() <= 2 {
+        for (out, &value) in out.iter_mut().zip(near) {
+            *out = [value; 2];
+        }
+        return;
+    }
+    for ((sum, &near), &far) in sums.iter_mut().zip(near).zip(far) {
+        *sum = 3 * u16::from(near) + u16::from(far);
+    }
+    let last = sums.len() - 1;
+    let mix = |this: u16, other: u16, rounding: u16| ((3 * this + other + rounding) >> 4) as u8;
+    out[0] = [mix(sums[0], sums[0], 8), mix(sums[0], sums[1], 7)];
+    for (out, window) in out[1..last].iter_mut().zip(sums.windows(3)) {
+        *out = [mix(window[1], window[0], 8), mix(window[1], window[2], 7)];
+    }
+    out[last] = [mix(sums[last], sums[last - 1], 8), mix(sums[last], sums[last], 7)];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_scale_with_quality_as_in_libjpeg() {
+        assert_eq!(steps(&LUMA, 50)[..3], [16, 11, 10]);
+        assert_eq!(steps(&LUMA, 100), [1; 64]);
+        assert_eq!(steps(&LUMA, 7)[..3], [114, 79, 71]);
+        assert_eq!(steps(&CHROMA, 10)[4], 255);
+    }
+
+    #[test]
+    fn a_grey_image_survives_any_quality_at_any_size() {
+        for (height, width) in [(1, 1), (2, 5), (17, 9), (16, 33)] {
+            let grid = Grid { height, width, channels: 3 };
+            let image = vec![128; grid.len()];
+            assert_eq!(round_trip(&image, grid, 7), image, "{height}x{width}");
+        }
+    }
+}
