@@ -4,6 +4,7 @@
 
 mod cmd;
 mod output;
+mod process;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ struct Cli {
 /// One row for each file of `cmd/`.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(cmd::bench::Args),
     Corrupt(cmd::corrupt::Args),
     Data(cmd::data::Args),
     Inspect(cmd::inspect::Args),
@@ -29,6 +31,7 @@ enum Command {
 impl Command {
     fn run(self) -> anyhow::Result<()> {
         match self {
+            Self::Bench(args) => cmd::bench::run(&args),
             Self::Corrupt(args) => cmd::corrupt::run(&args),
             Self::Data(args) => cmd::data::run(args),
             Self::Inspect(args) => cmd::inspect::run(&args),

@@ -1,5 +1,6 @@
 //! The commands, one file each: `Args`, then `run`.
 
+pub(crate) mod bench;
 pub(crate) mod corrupt;
 pub(crate) mod data;
 pub(crate) mod inspect;

@@ -18,7 +18,7 @@ use std::arch::x86_64::{
 /// Rows of a tile.
 pub(super) const MR: usize = 14;
 /// Columns of a tile: two registers.
-pub(super) const NR: usize = 32;
+const NR: usize = super::gemm::NR;
 /// Floats between two depths of a packed `A` panel: `MR` rounded up to a register.
 pub(super) const A_STEP: usize = 16;
 
@@ -141,9 +141,17 @@ unsafe fn pack_transposed(
             *row = unsafe { load(lanes, (first + i) * lanes.lane_step + k, mask) };
         }
         let columns = transpose(&rows);
-        for (j, column) in columns.iter().enumerate().take(block) {
-            // SAFETY: see `pack`.
-            unsafe { _mm512_storeu_ps(out.add((k + j) * step), *column) };
+        // A constant count lets the compiler keep the columns in registers.
+        if block == 16 {
+            for (j, column) in columns.iter().enumerate() {
+                // SAFETY: see `pack`.
+                unsafe { _mm512_storeu_ps(out.add((k + j) * step), *column) };
+            }
+        } else {
+            for (j, column) in columns.iter().enumerate().take(block) {
+                // SAFETY: see `pack`.
+                unsafe { _mm512_storeu_ps(out.add((k + j) * step), *column) };
+            }
         }
         k += 16;
     }

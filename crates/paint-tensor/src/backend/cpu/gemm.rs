@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
-use super::avx512::{self, A_STEP, Lanes, MR, NR, Tile};
+use super::avx512::{self, A_STEP, Lanes, MR, Tile};
 use super::math;
 use super::parallel::vectorized;
 use super::portable;
@@ -17,6 +17,9 @@ use super::slab::Block;
 const KC: usize = 256;
 /// Most rows of a task: the packed `A` block stays in the second-level cache.
 const MC: usize = 112;
+
+/// Columns of a panel, and of one pass of the store.
+pub(super) const NR: usize = 32;
 
 /// Which code multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,32 +251,38 @@ fn finish_columns(finish: Finish, c: &mut [f32], slope: &mut [f32], at: Columns)
         Finish::None => return,
         Finish::Bias(bias) => Some(bias),
         Finish::Gelu { bias } | Finish::Residual { bias, .. } => bias,
-    }
-    .map(|bias| &bias[from..to]);
+    };
+    let none = [0.0_f32; NR];
+    // One pass over each row: a second one would wait for the stores of the first.
     vectorized(
         #[inline(always)]
         || {
             for (i, row) in c.chunks_exact_mut(n).enumerate() {
-                let row = &mut row[from..to];
-                if let Some(bias) = bias {
-                    row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
-                }
-                match finish {
-                    Finish::Gelu { .. } if slope.is_empty() => {
-                        row.iter_mut().for_each(|y| *y = math::gelu(*y).0);
-                    }
-                    Finish::Gelu { .. } => {
-                        let slope = &mut slope[i * n + from..i * n + to];
-                        for (y, slope) in row.iter_mut().zip(slope) {
-                            (*y, *slope) = math::gelu(*y);
+                for start in (from..to).step_by(NR) {
+                    let end = (start + NR).min(to);
+                    let bias = bias.map_or(&none[..end - start], |bias| &bias[start..end]);
+                    let row = &mut row[start..end];
+                    match finish {
+                        Finish::Gelu { .. } if slope.is_empty() => {
+                            row.iter_mut().zip(bias).for_each(|(y, b)| *y = math::gelu(*y + b).0);
+                        }
+                        Finish::Gelu { .. } => {
+                            let slope = &mut slope[i * n + start..i * n + end];
+                            for ((y, b), slope) in row.iter_mut().zip(bias).zip(slope) {
+                                (*y, *slope) = math::gelu(*y + b);
+                            }
+                        }
+                        Finish::Residual { residual, .. } => {
+                            let at = (first_row + i) * n;
+                            let residual = &residual[at + start..at + end];
+                            for ((y, b), r) in row.iter_mut().zip(bias).zip(residual) {
+                                *y = *y + b + r;
+                            }
+                        }
+                        Finish::Bias(_) | Finish::None => {
+                            row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
                         }
                     }
-                    Finish::Residual { residual, .. } => {
-                        let start = (first_row + i) * n;
-                        let residual = &residual[start + from..start + to];
-                        row.iter_mut().zip(residual).for_each(|(y, r)| *y += r);
-                    }
-                    Finish::None | Finish::Bias(_) => {}
                 }
             }
         },

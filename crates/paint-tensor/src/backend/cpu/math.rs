@@ -16,7 +16,8 @@ pub(super) fn exp(x: f32) -> f32 {
     // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.3, 88.3);
-    let n = (clamped * LOG2_E + ROUND) - ROUND;
+    let shifted = clamped * LOG2_E + ROUND;
+    let n = shifted - ROUND;
     let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
     // Minimax polynomial of (e^r - 1 - r) / r^2 on [-ln2/2, ln2/2] (Cephes).
     let mut p = 1.987_569_1e-4;
@@ -26,8 +27,10 @@ pub(super) fn exp(x: f32) -> f32 {
     p = p * r + 1.666_666_5e-1;
     p = p * r + 5.000_000_3e-1;
     let mantissa = p * r * r + r + 1.0;
-    // n is within [-126, 127], so this is a normal number.
-    let power = f32::from_bits((((n as i32) + 127) << 23) as u32);
+    // The integer n stands in the low bits of `shifted` (a cast would check for overflow, one element at a time);
+    // it is within [-126, 127], so the power of two is a normal number.
+    let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
+    let power = f32::from_bits(exponent << 23);
     let y = mantissa * power;
     if x < -87.3 { 0.0 } else { y }
 }
@@ -57,21 +60,9 @@ pub(super) fn gelu(x: f32) -> (f32, f32) {
     (x * cdf, cdf + x * density)
 }
 
-/// `Σ f(i)` over `0..n` in [`LANES`] interleaved accumulators, summed pairwise at the end.
+/// The sum of [`LANES`] interleaved accumulators, pairwise.
 #[inline(always)]
-pub(super) fn sum_by(n: usize, f: impl Fn(usize) -> f32) -> f32 {
-    let mut lanes = [0.0_f32; LANES];
-    let full = n - n % LANES;
-    let mut i = 0;
-    while i < full {
-        for (lane, acc) in lanes.iter_mut().enumerate() {
-            *acc += f(i + lane);
-        }
-        i += LANES;
-    }
-    for (lane, j) in (full..n).enumerate() {
-        lanes[lane] += f(j);
-    }
+fn total(mut lanes: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
@@ -82,25 +73,55 @@ pub(super) fn sum_by(n: usize, f: impl Fn(usize) -> f32) -> f32 {
     lanes[0]
 }
 
+/// `Σ f(x)`, in [`LANES`] interleaved accumulators.
+#[inline(always)]
+pub(super) fn sum_map(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for chunk in chunks {
+        for lane in 0..LANES {
+            lanes[lane] += f(chunk[lane]);
+        }
+    }
+    for (lane, &x) in rest.iter().enumerate() {
+        lanes[lane] += f(x);
+    }
+    total(lanes)
+}
+
+/// `Σ f(a, b)` over two slices of one length.
+#[inline(always)]
+pub(super) fn sum_zip(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
+    let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut lanes = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            lanes[lane] += f(a[lane], b[lane]);
+        }
+    }
+    for (lane, (&a, &b)) in rest_a.iter().zip(rest_b).enumerate() {
+        lanes[lane] += f(a, b);
+    }
+    total(lanes)
+}
+
 #[inline(always)]
 pub(super) fn sum(x: &[f32]) -> f32 {
-    sum_by(x.len(), |i| x[i])
+    sum_map(x, |x| x)
 }
 
 #[inline(always)]
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let b = &b[..a.len()];
-    sum_by(a.len(), |i| a[i] * b[i])
+    sum_zip(a, b, |a, b| a * b)
 }
 
 #[inline(always)]
 pub(super) fn max(x: &[f32]) -> f32 {
+    let (chunks, rest) = x.as_chunks::<LANES>();
     let mut lanes = [f32::NEG_INFINITY; LANES];
-    let chunks = x.chunks_exact(LANES);
-    let rest = chunks.remainder();
     for chunk in chunks {
-        for (best, &value) in lanes.iter_mut().zip(chunk) {
-            *best = if value > *best { value } else { *best };
+        for lane in 0..LANES {
+            lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
         }
     }
     rest.iter()

@@ -24,7 +24,7 @@ pub(super) fn layer_norm(
                     out.chunks_exact_mut(d).zip(stats.chunks_exact_mut(2)).zip(rows)
                 {
                     let mean = math::sum(x) / d as f32;
-                    let variance = math::sum_by(d, |i| (x[i] - mean) * (x[i] - mean)) / d as f32;
+                    let variance = math::sum_map(x, |x| (x - mean) * (x - mean)) / d as f32;
                     let rstd = 1.0 / (variance + eps).sqrt();
                     for i in 0..d {
                         out[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
@@ -54,11 +54,14 @@ pub(super) fn layer_norm_backward(
                     let (x, grad) = (&x[row * d..(row + 1) * d], &grad[row * d..(row + 1) * d]);
                     let (mean, rstd) = (stats[2 * row], stats[2 * row + 1]);
                     let gamma = &gamma[..d];
-                    let m1 = math::sum_by(d, |i| grad[i] * gamma[i]) / d as f32;
-                    let m2 =
-                        math::sum_by(d, |i| grad[i] * gamma[i] * ((x[i] - mean) * rstd)) / d as f32;
+                    // dx holds g = dy γ first, so that both means are sums over two slices.
                     for i in 0..d {
-                        dx[i] = rstd * (grad[i] * gamma[i] - m1 - (x[i] - mean) * rstd * m2);
+                        dx[i] = grad[i] * gamma[i];
+                    }
+                    let m1 = math::sum(dx) / d as f32;
+                    let m2 = math::sum_zip(dx, x, |g, x| g * ((x - mean) * rstd)) / d as f32;
+                    for i in 0..d {
+                        dx[i] = rstd * (dx[i] - m1 - (x[i] - mean) * rstd * m2);
                     }
                 }
             },
@@ -162,7 +165,7 @@ pub(super) fn log_softmax(x: &[f32], d: usize, out: &mut [f32]) {
         #[inline(always)]
         |_, x, out| {
             let top = math::max(x);
-            let lse = top + math::sum_by(d, |i| math::exp(x[i] - top)).ln();
+            let lse = top + math::sum_map(x, |x| math::exp(x - top)).ln();
             out.iter_mut().zip(x).for_each(|(y, x)| *y = x - lse);
         },
     );

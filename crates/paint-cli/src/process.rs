@@ -1,0 +1,50 @@
+//! What the process itself uses: threads, processor time, memory.
+
+use anyhow::{Context as _, Result};
+
+/// Sets the number of threads of all kernels, once; 0 takes every core.
+pub(crate) fn set_threads(threads: usize) -> Result<()> {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().context("cannot start threads")
+}
+
+/// The number of threads in use.
+pub(crate) fn threads() -> usize {
+    rayon::current_num_threads()
+}
+
+/// Processor seconds of all threads so far; 0 where the system does not tell.
+pub(crate) fn cpu_seconds() -> f64 {
+    /// `USER_HZ`, the unit of `/proc`, is 100 on every Linux that Rust supports.
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is the program's name in parentheses; user and system time are the 14th and 15th.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / TICKS
+}
+
+/// The largest resident size so far; 0 where the system does not tell.
+pub(crate) fn peak_memory_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")).and_then(|kib| kib.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn processor_time_and_memory_grow_with_work() {
+        let before = cpu_seconds();
+        let mut block = vec![1_u8; 64 << 20];
+        let mut sum = 0_u64;
+        while cpu_seconds() < before + 0.03 {
+            block.iter_mut().for_each(|x| *x = x.wrapping_mul(3));
+            sum += block.iter().map(|&x| u64::from(x)).sum::<u64>();
+        }
+        assert!(sum > 0 && peak_memory_bytes() >= 64 << 20);
+    }
+}
