@@ -1,0 +1,195 @@
+//! What a run is told: one strict TOML document.
+//!
+//! Unknown keys are refused at every level. A [`Draft`] is what was typed (a file, flags, `--set key.path=value`); a
+//! [`Config`] is what it means, and is written beside every result.
+
+mod draft;
+
+use std::path::PathBuf;
+
+use paint_data::{dataset, scenario};
+use serde::{Deserialize, Serialize};
+
+pub use draft::Draft;
+
+use crate::{Error, Result};
+
+/// A whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Every random draw derives from it. Default: 0.
+    #[serde(default)]
+    pub seed: u64,
+    /// Where the model lives. Default: `cpu`.
+    #[serde(default = "default_device")]
+    pub device: String,
+    /// Threads of the processor. Default: all cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// The folder of the results.
+    pub out: PathBuf,
+    /// Batches between two checkpoints; 0 leaves only the one at the end. Default: 20.
+    #[serde(default = "default_checkpoint_every")]
+    pub checkpoint_every: usize,
+    /// The weights.
+    pub model: Model,
+    /// The images.
+    pub data: dataset::Config,
+    /// Their order.
+    #[serde(default)]
+    pub scenario: scenario::Config,
+    /// What adapts.
+    pub method: Method,
+}
+
+/// Weights, and what the files beside them leave open.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// The file.
+    pub weights: PathBuf,
+    /// SHA-256 of the file. Default: not checked; the resolved copy has it, so that a result names its weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// The row of `BACKBONES`. Default: as `config.json` beside the weights says, or as their shapes show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backbone: Option<String>,
+    /// The mean of each channel. Default: from the files beside the weights, as for the keys below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<[f32; 3]>,
+    /// The standard deviation of each channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub std: Option<[f32; 3]>,
+    /// Height and width of the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_size: Option<[usize; 2]>,
+    /// The part of the resized image that the crop keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crop_pct: Option<f32>,
+    /// The filter of the resize: `bilinear` or `bicubic`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interpolation: Option<String>,
+}
+
+/// A method and its own settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Method {
+    /// The row of `METHODS`.
+    pub name: String,
+    /// Every other key of the table; the method itself refuses those it does not know.
+    #[serde(flatten)]
+    pub settings: toml::Table,
+}
+
+fn default_device() -> String {
+    "cpu".into()
+}
+
+fn default_checkpoint_every() -> usize {
+    20
+}
+
+/// Keys that change where and how fast a run goes, and not what it gives.
+const INERT: [&str; 3] = ["out", "threads", "checkpoint_every"];
+
+impl Config {
+    /// The document that gives this run again.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| Error::config(error.to_string()))
+    }
+
+    /// The first key, dotted, in which another run's document differs in a way that changes results, with both values
+    /// (this run's first).
+    pub fn difference(&self, other: &str) -> Result<Option<(String, String, String)>> {
+        let parse = |text: &str| -> Result<Vec<(String, String)>> {
+            let table: toml::Table =
+                text.parse().map_err(|error: toml::de::Error| Error::config(error.message()))?;
+            let mut leaves = Vec::new();
+            flatten("", table.into(), &mut leaves);
+            leaves.retain(|(key, _)| !INERT.contains(&key.as_str()));
+            Ok(leaves)
+        };
+        let (ours, theirs) = (parse(&self.to_toml()?)?, parse(other)?);
+        let value = |leaves: &[(String, String)], key: &str| {
+            leaves.iter().find(|(k, _)| k == key).map_or("nothing".into(), |(_, v)| v.clone())
+        };
+        let differs = |key: &&String| value(&ours, key) != value(&theirs, key);
+        let key = ours.iter().chain(&theirs).map(|(key, _)| key).find(differs);
+        Ok(key.map(|key| (key.clone(), value(&ours, key), value(&theirs, key))))
+    }
+}
+
+fn flatten(prefix: &str, value: toml::Value, leaves: &mut Vec<(String, String)>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let path = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
+                flatten(&path, value, leaves);
+            }
+        }
+        leaf => leaves.push((prefix.into(), leaf.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) const TEXT: &str = r#"
+out = "out"
+[model]
+weights = "vit.safetensors"
+[data]
+name = "cifar10_c"
+path = "CIFAR-10-C"
+[scenario]
+limit = 200
+[method]
+name = "paint"
+eta = 0.5
+"#;
+
+    fn read(text: &str) -> Result<Config> {
+        Draft::parse(text, "run.toml")?.resolve()
+    }
+
+    #[test]
+    fn defaults_fill_what_is_left_out_and_the_resolved_copy_gives_the_same_run() {
+        let config = read(TEXT).unwrap();
+        assert_eq!((config.seed, config.device.as_str(), config.checkpoint_every), (0, "cpu", 20));
+        assert_eq!((config.scenario.batch_size, config.scenario.limit), (50, Some(200)));
+        assert_eq!(config.method.settings["eta"].as_float(), Some(0.5));
+        assert!(!config.method.settings.contains_key("name"));
+        assert_eq!(read(&config.to_toml().unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_at_every_level() {
+        for (section, known) in [
+            ("out = \"out\"", "checkpoint_every"),
+            ("[model]", "weights"),
+            ("[data]", "path"),
+            ("[scenario]", "batch_size"),
+        ] {
+            let text = TEXT.replace(section, &format!("{section}\nwieghts = 1"));
+            let error = read(&text).unwrap_err();
+            assert!(error.is_usage());
+            let message = error.to_string();
+            assert!(message.contains("`wieghts`") && message.contains(known), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_difference_is_named_unless_it_cannot_change_results() {
+        let config = read(TEXT).unwrap();
+        let moved = TEXT.replace("\"out\"", "\"elsewhere\"\nthreads = 1");
+        assert_eq!(config.difference(&read(&moved).unwrap().to_toml().unwrap()).unwrap(), None);
+        let other = read(&TEXT.replace("0.5", "0.25")).unwrap().to_toml().unwrap();
+        let expected = ("method.eta".into(), "0.5".into(), "0.25".into());
+        assert_eq!(config.difference(&other).unwrap(), Some(expected));
+        let without = read(&TEXT.replace("eta = 0.5", "")).unwrap().to_toml().unwrap();
+        let expected = ("method.eta".into(), "0.5".into(), "nothing".into());
+        assert_eq!(config.difference(&without).unwrap(), Some(expected));
+    }
+}

@@ -1,0 +1,113 @@
+//! What was typed: a file, then flags, then `--set`; the later wins.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::Config;
+use crate::{Error, Result};
+
+/// A document that may still lack keys.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Draft(Table);
+
+impl Draft {
+    /// The document in a file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Io {
+            action: "read",
+            source,
+            path: path.to_owned(),
+        })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// The document in `text`; `origin` names it in messages.
+    pub fn parse(text: &str, origin: &str) -> Result<Self> {
+        let parse = |error: toml::de::Error| Error::config(format!("{origin}: {error}"));
+        text.parse().map(Self).map_err(parse)
+    }
+
+    /// Puts `value` at a dotted key, in place of what is there.
+    pub fn set(&mut self, key: &str, value: impl Into<Value>) -> Result<()> {
+        let mut table = &mut self.0;
+        let mut parts: Vec<&str> = key.split('.').collect();
+        if parts.iter().any(|part| part.is_empty()) {
+            return Err(Error::config(format!("expected a key such as method.eta, got {key:?}")));
+        }
+        let last = parts.pop().unwrap_or_default();
+        for part in parts {
+            let inner = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
+            let Value::Table(inner) = inner else {
+                return Err(Error::config(format!("{key:?}: {part:?} holds a value, not a table")));
+            };
+            table = inner;
+        }
+        table.insert(last.into(), value.into());
+        Ok(())
+    }
+
+    /// Applies `key.path=value`; a value that is no TOML is a string, so that `--set method.preset=paper` needs no quotes.
+    pub fn set_assignment(&mut self, assignment: &str) -> Result<()> {
+        let Some((key, text)) = assignment.split_once('=') else {
+            return Err(Error::config(format!("expected KEY=VALUE, got {assignment:?}")));
+        };
+        let value = match format!("value = {text}").parse::<Table>() {
+            Ok(mut table) if table.len() == 1 => table.remove("value"),
+            _ => None,
+        };
+        self.set(key.trim(), value.unwrap_or_else(|| Value::from(text)))
+    }
+
+    /// The run that is meant; says which key is missing or unknown.
+    pub fn resolve(&self) -> Result<Config> {
+        let text = toml::to_string(&self.0).map_err(|error| Error::config(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| {
+            // The line of the text above, not of the user's file: keys may have come from several places.
+            let line = error
+                .span()
+                .and_then(|span| text[span.start.min(text.len())..].lines().next())
+                .filter(|line| !line.is_empty())
+                .map_or_else(String::new, |line| format!(" (at {line:?})"));
+            Error::config(format!("{}{line}", error.message()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::TEXT, *};
+
+    #[test]
+    fn assignments_parse_as_toml_and_fall_back_to_text() {
+        let mut draft = Draft::parse(TEXT, "run.toml").unwrap();
+        for assignment in [
+            "method.eta=0.25",
+            "method.preset=reference",
+            "scenario.domains=[\"fog\", \"snow\"]",
+            "seed=7",
+            "method.note=a = b",
+        ] {
+            draft.set_assignment(assignment).unwrap();
+        }
+        let config = draft.resolve().unwrap();
+        assert_eq!(config.method.settings["eta"].as_float(), Some(0.25));
+        assert_eq!(config.method.settings["preset"].as_str(), Some("reference"));
+        assert_eq!(config.method.settings["note"].as_str(), Some("a = b"));
+        assert_eq!(config.scenario.domains, Some(vec!["fog".into(), "snow".into()]));
+        assert_eq!(config.seed, 7);
+    }
+
+    #[test]
+    fn a_bad_assignment_or_a_missing_key_is_told() {
+        let mut draft = Draft::parse(TEXT, "run.toml").unwrap();
+        assert!(draft.set_assignment("method.eta").is_err());
+        assert!(draft.set_assignment("method..eta=1").is_err());
+        let error = draft.set_assignment("out.folder=1").unwrap_err().to_string();
+        assert!(error.contains("\"out\" holds a value"), "{error}");
+        let error = Draft::parse("out = \"o\"", "x").unwrap().resolve().unwrap_err().to_string();
+        assert!(error.contains("missing field `model`"), "{error}");
+        let error = Draft::parse("out = ", "run.toml").unwrap_err().to_string();
+        assert!(error.contains("run.toml"), "{error}");
+    }
+}

@@ -1,0 +1,115 @@
+//! What can go wrong with a run.
+
+use std::path::PathBuf;
+
+/// The error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration cannot be understood.
+    #[error("configuration: {why}")]
+    Config {
+        /// What is wrong; unknown keys are named, with the known ones.
+        why: String,
+    },
+    /// The data layer refused.
+    #[error(transparent)]
+    Data(#[from] paint_data::Error),
+    /// The engine refused.
+    #[error(transparent)]
+    Tensor(#[from] paint_tensor::Error),
+    /// A model could not be made from its weights.
+    #[error(transparent)]
+    Model(#[from] paint_nn::Error),
+    /// A file of arrays could not be read or written.
+    #[error(transparent)]
+    Arrays(#[from] paint_nn::checkpoint::Error),
+    /// The method refused.
+    #[error(transparent)]
+    Method(#[from] paint_methods::Error),
+    /// A stream without batches.
+    #[error("stream: expected at least one batch, found none")]
+    EmptyStream,
+    /// A run measures, so it needs labels.
+    #[error(
+        "labels: expected one for every image, found none for image {index} of domain {domain:?}; `paint adapt` takes unlabelled images"
+    )]
+    Unlabelled {
+        /// The domain's name.
+        domain: String,
+        /// The image's place in it.
+        index: usize,
+    },
+    /// NaN or infinity where a prediction would mean nothing.
+    #[error("batch {batch} (domain {domain:?}): expected finite {what}, found NaN or infinity")]
+    NotFinite {
+        /// `images` or `logits`.
+        what: &'static str,
+        /// The batch's place in the stream.
+        batch: usize,
+        /// Its domain.
+        domain: String,
+    },
+    /// An image of another size than the model takes.
+    #[error(
+        "image size: expected {expected:?} (height, width) after preprocessing, found {found:?}"
+    )]
+    ImageSize {
+        /// What the model takes.
+        expected: [usize; 2],
+        /// What came.
+        found: [usize; 2],
+    },
+    /// Logits that do not belong to the batch or to the dataset's classes.
+    #[error(
+        "logits: expected shape {expected:?} (images, classes of the dataset), found {found:?}"
+    )]
+    Logits {
+        /// What the dataset asks for.
+        expected: [usize; 2],
+        /// What the method gave.
+        found: Vec<usize>,
+    },
+    /// A checkpoint of another run.
+    #[error("checkpoint: expected {expected}, found {found}: {}", path.display())]
+    Checkpoint {
+        /// What this run needs.
+        expected: String,
+        /// What the file holds.
+        found: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {action}: {source}: {}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The system's own error.
+        source: std::io::Error,
+        /// The file concerned.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// True if the user asked for something that does not exist, as opposed to something that failed.
+    pub fn is_usage(&self) -> bool {
+        use paint_data::Error as Data;
+        use paint_methods::Error as Method;
+        matches!(
+            self,
+            Self::Config { .. }
+                | Self::Data(Data::Argument { .. })
+                | Self::Model(paint_nn::Error::Argument { .. })
+                | Self::Tensor(paint_tensor::Error::Device { .. })
+                | Self::Method(Method::UnknownMethod { .. } | Method::Config { .. })
+        )
+    }
+
+    pub(crate) fn config(why: impl Into<String>) -> Self {
+        Self::Config { why: why.into() }
+    }
+}
+
+/// The result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,86 @@
+//! What happens in a run, told to whoever listens. The runner prints nothing itself.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::Result;
+use crate::summary::{DomainResult, Summary};
+
+/// One thing that happened. In JSON the kind stands under `event`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The stream is about to start or to continue.
+    RunStarted {
+        /// The method's name.
+        method: String,
+        /// Batches of the whole stream.
+        batches: usize,
+        /// Images of the whole stream.
+        samples: usize,
+        /// The batch it starts with: 0, or where a checkpoint was taken.
+        position: usize,
+    },
+    /// A batch was adapted to and predicted.
+    BatchDone(BatchDone),
+    /// A visit of a domain ended.
+    DomainDone(DomainResult),
+    /// The stream ended.
+    RunDone(Box<Summary>),
+}
+
+/// One batch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BatchDone {
+    /// Its place in the stream.
+    pub index: usize,
+    /// Batches of the stream.
+    pub of: usize,
+    /// The visit it belongs to.
+    pub segment: usize,
+    /// The domain's name, `mixed` where the batch has several.
+    pub domain: String,
+    /// Its severity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<u8>,
+    /// Images in it.
+    pub samples: usize,
+    /// Accuracy of the visit so far, in percent.
+    pub domain_accuracy: Option<f64>,
+    /// Accuracy of the run so far, in percent.
+    pub running_accuracy: Option<f64>,
+    /// The prompt it used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Prompt>,
+    /// The method's own figures.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub scalars: BTreeMap<String, f64>,
+    /// Time in the method, in milliseconds.
+    pub ms: f64,
+}
+
+/// Which prompt a batch used.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Prompt {
+    /// Its number.
+    pub index: usize,
+    /// True if it was made for this batch.
+    pub allocated: bool,
+    /// How well the batch matched its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reliability: Option<f32>,
+}
+
+/// Someone who wants to know.
+pub trait Observer {
+    /// Told of every event, in order. An error ends the run: a log that cannot be written must not go unnoticed.
+    fn observe(&mut self, event: &Event) -> Result<()>;
+}
+
+impl<F: FnMut(&Event)> Observer for F {
+    fn observe(&mut self, event: &Event) -> Result<()> {
+        self(event);
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! A configuration opened: dataset, stream, model and method, and the folder its results go to.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use paint_data::{Dataset, Loader, ReadAhead, Stream, write_atomically};
+use paint_methods::{BuildArgs, Method, by_name};
+use paint_nn::backbone::Backbone;
+use paint_rng::Seed;
+use paint_tensor::{Device, Tensor};
+
+use crate::config::Config;
+use crate::event::Observer;
+use crate::model::{self, Fitted};
+use crate::report::{EventLog, csv, markdown};
+use crate::runner::{Runner, Task};
+use crate::summary::{Protocol, Summary};
+use crate::{Error, Result, checkpoint};
+
+/// Everything a run needs, open.
+pub struct Experiment {
+    /// The configuration with every default written out.
+    pub config: Config,
+    /// The images, at the model's size.
+    pub dataset: Arc<dyn Dataset>,
+    /// Their order.
+    pub stream: Stream,
+    /// The source model.
+    pub model: Box<dyn Backbone>,
+    device: Device,
+    protocol: Protocol,
+}
+
+/// What to do with an earlier run in the output folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Earlier {
+    /// Leave it alone and refuse to start.
+    #[default]
+    Keep,
+    /// Continue it, if it is there.
+    Resume,
+    /// Begin anew in its place.
+    Overwrite,
+}
+
+impl Experiment {
+    /// Opens what `config` names. Nothing is written.
+    pub fn open(mut config: Config) -> Result<Self> {
+        let method = by_name(&config.method.name)?;
+        config.method.settings = method.resolve(&config.method.settings)?;
+        let device = Device::from_name(&config.device)?;
+        let seed = Seed(config.seed);
+        let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
+        let stream = config.scenario.stream(&*dataset, seed)?;
+        let model = model::open(&mut config.model, &device)?;
+        let dataset: Arc<dyn Dataset> = Arc::new(Fitted::new(dataset, &model.spec().preprocess)?);
+        let protocol = Protocol {
+            dataset: config.data.name.clone(),
+            scenario: config.scenario.name.clone(),
+            batch_size: config.scenario.batch_size,
+            limit: config.scenario.limit,
+            backbone: model.spec().name.clone(),
+            weights_sha256: config.model.sha256.clone(),
+            seed: config.seed,
+            device: device.to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        let experiment = Self { config, dataset, stream, model, device, protocol };
+        experiment.method()?;
+        Ok(experiment)
+    }
+
+    /// The method, at its source.
+    fn method(&self) -> Result<Box<dyn Method>> {
+        let seed = Seed(self.config.seed);
+        let classes = self.dataset.info().class_indices.as_deref();
+        let args = BuildArgs { classes, ..BuildArgs::new(&*self.model, seed) };
+        let entry = by_name(&self.config.method.name)?;
+        Ok(entry.build(&args, &self.config.method.settings)?)
+    }
+
+    /// The file that holds where the run stands.
+    pub fn state_path(&self) -> PathBuf {
+        self.config.out.join("state.safetensors")
+    }
+
+    /// Runs the stream to its end and leaves `config.toml`, `events.jsonl`, `state.safetensors`, `summary.json`,
+    /// `domains.csv` and `summary.md` in the output folder.
+    pub fn run(&self, earlier: Earlier, observer: impl Observer) -> Result<Summary> {
+        let task = Task { dataset: &*self.dataset, stream: &self.stream, protocol: &self.protocol };
+        let mut runner = Runner::new(&self.config.method.name, self.method()?, task)?;
+        let (out, state) = (&self.config.out, self.state_path());
+        let exists = state.exists();
+        match earlier {
+            Earlier::Keep if exists => {
+                return Err(Error::Config {
+                    why: format!(
+                        "{} holds an earlier run: continue it with --resume, or start anew with --overwrite",
+                        out.display()
+                    ),
+                });
+            }
+            Earlier::Resume if exists => {
+                checkpoint::resume(&state, &mut runner, &self.config, &self.device)?;
+            }
+            Earlier::Keep | Earlier::Resume | Earlier::Overwrite => {}
+        }
+        let io = |source| Error::Io { action: "create", source, path: out.clone() };
+        fs::create_dir_all(out).map_err(io)?;
+        write_text(&out.join("config.toml"), &self.config.to_toml()?)?;
+        if earlier == Earlier::Overwrite {
+            for path in [&state, &out.join("summary.json")] {
+                remove(path)?;
+            }
+        }
+        let log = EventLog::open(&out.join("events.jsonl"), runner.position())?;
+        let mut runner = runner.with_observer(log).with_observer(observer);
+        runner.announce()?;
+        self.feed(&mut runner, &state)?;
+        checkpoint::save(&state, &runner, &self.config)?;
+        let summary = runner.finish()?;
+        write_json(&out.join("summary.json"), &summary)?;
+        write_text(&out.join("domains.csv"), &csv(&[&summary]))?;
+        write_text(&out.join("summary.md"), &markdown(&[&summary]))?;
+        Ok(summary)
+    }
+
+    fn feed(&self, runner: &mut Runner<'_>, state: &Path) -> Result<()> {
+        let rest = Stream { batches: self.stream.batches[runner.position()..].to_vec() };
+        let mut ahead = ReadAhead::default();
+        ahead.threads = self.config.threads.unwrap_or(ahead.threads);
+        let loader = Loader::new(
+            Arc::clone(&self.dataset),
+            rest,
+            paint_data::image::Preprocess::default(),
+            ahead,
+        );
+        for batch in loader {
+            let batch = batch?;
+            runner.feed(&Tensor::from_vec(batch.images, batch.shape, &self.device)?)?;
+            let every = self.config.checkpoint_every;
+            if every > 0 && runner.position().is_multiple_of(every) {
+                checkpoint::save(state, runner, &self.config)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::Io { action: "remove", source, path: path.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a text file, whole or not at all.
+pub fn write_text(path: &Path, text: &str) -> Result<()> {
+    Ok(write_atomically(path, |file| file.write_all(text.as_bytes()))?)
+}
+
+/// Writes a JSON file, whole or not at all.
+pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
+    Ok(write_atomically(path, |file| {
+        serde_json::to_writer_pretty(&mut *file, value)?;
+        file.write_all(b"\n")
+    })?)
+}

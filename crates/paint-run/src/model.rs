@@ -1,0 +1,184 @@
+//! From a file of weights to a model, and from any image to the model's size.
+
+use std::sync::Arc;
+
+use paint_data::image::{Filter, Preprocess};
+use paint_data::{Dataset, Domain, Info, Sample};
+use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::{BACKBONES, Backbone, BuildOptions, Weights, find};
+use paint_nn::checkpoint::{
+    self, Architecture, CropMode, Interpolation, PreprocessFlags, read_model_config,
+    read_preprocess,
+};
+use paint_tensor::Device;
+
+use crate::config::Model;
+use crate::{Error, Result};
+
+/// Reads the weights of `config` and builds their model on `device`; writes the fingerprint of the file into `config`, or
+/// refuses a file that has another one.
+pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
+    let weights = &config.weights;
+    let sha256 = checkpoint::sha256(weights)?;
+    if let Some(expected) = config.sha256.as_ref().filter(|expected| **expected != sha256) {
+        return Err(Error::Checkpoint {
+            expected: format!("weights with SHA-256 {expected}"),
+            found: sha256,
+            path: weights.clone(),
+        });
+    }
+    let beside = read_model_config(weights)?;
+    let preprocess = read_preprocess(weights, &flags(config)?)?;
+    let (_, arrays) = checkpoint::to_timm(checkpoint::read(weights)?)?;
+    let options = BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(device) };
+    let is_row = |name: &&String| BACKBONES.iter().any(|entry| entry.name == **name);
+    let name = config.backbone.clone().or(beside.architecture.as_ref().filter(is_row).cloned());
+    let model = match (name, Architecture::detect(&arrays, &beside)?) {
+        (Some(name), _) => find(&name)?.build(Weights::Checkpoint(arrays), &options)?,
+        (None, Architecture::Vit(sizes)) => {
+            let image_size = options.preprocess.as_ref().map_or([224, 224], |p| p.input_size);
+            let vit = VitConfig {
+                image_size,
+                patch_size: sizes.patch_size[0],
+                embed_dim: sizes.embed_dim,
+                depth: sizes.depth,
+                num_heads: sizes.num_heads,
+                mlp_ratio: sizes.mlp_hidden as f32 / sizes.embed_dim as f32,
+                num_classes: sizes.num_classes.unwrap_or(0),
+            };
+            Box::new(Vit::build("vit", vit, Weights::Checkpoint(arrays), &options)?)
+        }
+        (None, _) => {
+            let known: Vec<&str> = BACKBONES.iter().map(|entry| entry.name).collect();
+            let known = known.join(", ");
+            return Err(Error::config(format!(
+                "the weights do not show their network: give model.backbone, one of {known}"
+            )));
+        }
+    };
+    config.sha256 = Some(sha256);
+    Ok(model)
+}
+
+fn flags(config: &Model) -> Result<PreprocessFlags> {
+    let interpolation = config.interpolation.as_deref().map(|name| {
+        Interpolation::from_name(name).ok_or_else(|| {
+            let known = Interpolation::ALL.map(Interpolation::name).join(", ");
+            Error::config(format!("model.interpolation: expected one of {known}, got {name:?}"))
+        })
+    });
+    Ok(PreprocessFlags {
+        mean: config.mean,
+        std: config.std,
+        input_size: config.input_size,
+        crop_pct: config.crop_pct,
+        interpolation: interpolation.transpose()?,
+    })
+}
+
+/// What brings an image to the input of a network: its short side to `size / crop_pct` and the middle cut out, or both
+/// sides squeezed, as its weights were trained.
+pub fn image_steps(preprocess: &checkpoint::Preprocess) -> Result<Preprocess> {
+    let [height, width] = preprocess.input_size;
+    let filter = match preprocess.interpolation {
+        Interpolation::Bilinear => Filter::Bilinear,
+        Interpolation::Bicubic => Filter::Bicubic,
+        other => {
+            let name = other.name();
+            return Err(Error::config(format!(
+                "model.interpolation: images are resized with bilinear or bicubic, the weights ask for {name}"
+            )));
+        }
+    };
+    let grown = |size: usize| (size as f32 / preprocess.crop_pct).floor() as usize;
+    Ok(match preprocess.crop_mode {
+        CropMode::Center if height == width => {
+            Preprocess::resize_and_crop(grown(height), height, filter)
+        }
+        CropMode::Center | CropMode::Squash => Preprocess::exact(width, height, filter),
+    })
+}
+
+/// A dataset whose images all have the model's size: those that have it already are left alone, the others go through the
+/// preprocessing of the weights.
+pub struct Fitted {
+    inner: Arc<dyn Dataset>,
+    size: [usize; 2],
+    steps: Preprocess,
+}
+
+impl Fitted {
+    /// `inner` as a model with this preprocessing takes it.
+    pub fn new(inner: Arc<dyn Dataset>, preprocess: &checkpoint::Preprocess) -> Result<Self> {
+        Ok(Self { inner, size: preprocess.input_size, steps: image_steps(preprocess)? })
+    }
+}
+
+impl Dataset for Fitted {
+    fn info(&self) -> &Info {
+        self.inner.info()
+    }
+
+    fn domains(&self) -> &[Domain] {
+        self.inner.domains()
+    }
+
+    fn len(&self, domain: usize) -> usize {
+        self.inner.len(domain)
+    }
+
+    fn label(&self, domain: usize, index: usize) -> Option<usize> {
+        self.inner.label(domain, index)
+    }
+
+    fn sample(&self, domain: usize, index: usize) -> paint_data::Result<Sample> {
+        let Sample { image, label } = self.inner.sample(domain, index)?;
+        if [image.height(), image.width()] == self.size {
+            return Ok(Sample { image, label });
+        }
+        Ok(Sample { image: self.steps.apply(image)?, label })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paint_data::Image;
+    use paint_data::dataset::Memory;
+
+    use super::*;
+
+    fn preprocess(
+        input_size: [usize; 2],
+        crop_pct: f32,
+        crop_mode: CropMode,
+    ) -> checkpoint::Preprocess {
+        let interpolation = Interpolation::Bicubic;
+        let (mean, std) = ([0.5; 3], [0.5; 3]);
+        checkpoint::Preprocess { mean, std, input_size, crop_pct, crop_mode, interpolation }
+    }
+
+    #[test]
+    fn the_crop_fraction_decides_how_large_an_image_is_made() {
+        // 224 / 0.9 = 248.9, rounded down as timm does.
+        let steps = image_steps(&preprocess([224, 224], 0.9, CropMode::Center)).unwrap();
+        assert_eq!(steps, Preprocess::resize_and_crop(248, 224, Filter::Bicubic));
+        let steps = image_steps(&preprocess([32, 48], 1.0, CropMode::Center)).unwrap();
+        assert_eq!(steps, Preprocess::exact(48, 32, Filter::Bicubic));
+    }
+
+    #[test]
+    fn an_image_of_the_right_size_is_left_alone_and_others_are_brought_to_it() {
+        let image = |width: usize, height: usize| Sample {
+            image: Image::new(width, height, (0..width * height * 3).map(|i| i as u8).collect())
+                .unwrap(),
+            label: None,
+        };
+        let info = Info { name: "memory", num_classes: 1, class_indices: None };
+        let samples = vec![image(6, 6), image(20, 12)];
+        let inner = Arc::new(Memory::new(info, vec![(Domain::clean(), samples.clone())]).unwrap());
+        let fitted = Fitted::new(inner, &preprocess([6, 6], 0.75, CropMode::Center)).unwrap();
+        assert_eq!(fitted.sample(0, 0).unwrap(), samples[0]);
+        let other = fitted.sample(0, 1).unwrap().image;
+        assert_eq!((other.width(), other.height()), (6, 6));
+    }
+}

@@ -1,0 +1,170 @@
+//! The charts of a page, as inline SVG.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::Run;
+use super::embed::escape;
+
+const WIDTH: f64 = 1040.0;
+const LEFT: f64 = 34.0;
+const HEIGHT: f64 = 240.0;
+/// Room below a chart for slanted names.
+const FOOT: f64 = 84.0;
+
+/// The colour of a run.
+pub(super) fn colour(run: usize) -> String {
+    format!("var(--c{})", run % 4)
+}
+
+fn open(height: f64) -> String {
+    format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">")
+}
+
+fn y(percent: f64) -> f64 {
+    HEIGHT * (1.0 - percent / 100.0) + 8.0
+}
+
+fn grid(svg: &mut String) {
+    for percent in [0.0, 25.0, 50.0, 75.0, 100.0] {
+        let y = y(percent);
+        let _ = write!(
+            svg,
+            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"var(--line)\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{percent}</text>",
+            LEFT - 5.0,
+            y + 4.0
+        );
+    }
+}
+
+fn slanted(svg: &mut String, x: f64, y: f64, text: &str) {
+    let text = escape(text);
+    let _ = write!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"end\" transform=\"rotate(-40 {x:.1} {y:.1})\">{text}</text>"
+    );
+}
+
+/// A group of bars for each visit.
+pub(super) fn bars(runs: &[Run<'_>]) -> String {
+    let mut svg = open(HEIGHT + FOOT);
+    grid(&mut svg);
+    let Some(first) = runs.first() else { return svg + "</svg>" };
+    let step = (WIDTH - LEFT) / first.summary.domains.len().max(1) as f64;
+    let bar = step * 0.8 / runs.len() as f64;
+    for (d, domain) in first.summary.domains.iter().enumerate() {
+        let x = LEFT + step * (d as f64 + 0.1);
+        for (r, run) in runs.iter().enumerate() {
+            let accuracy = run.summary.domains.get(d).and_then(|domain| domain.figures.accuracy);
+            let Some(accuracy) = accuracy else { continue };
+            let _ = write!(
+                svg,
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{bar:.1}\" height=\"{:.1}\" fill=\"{}\"><title>{}, {}: {accuracy:.1}</title></rect>",
+                x + bar * r as f64,
+                y(accuracy),
+                y(0.0) - y(accuracy),
+                colour(r),
+                escape(&run.summary.method),
+                escape(&domain.name),
+            );
+        }
+        slanted(&mut svg, x + step * 0.5, y(0.0) + 14.0, &domain.name);
+    }
+    svg + "</svg>"
+}
+
+/// The batches at which a visit begins, with its name.
+fn visits<'a>(run: &Run<'a>) -> Vec<(usize, &'a str)> {
+    let mut starts: Vec<(usize, &str)> = Vec::new();
+    let mut last = None;
+    for (i, batch) in run.batches.iter().enumerate() {
+        if last != Some(batch.segment) {
+            starts.push((i, &batch.domain));
+        }
+        last = Some(batch.segment);
+    }
+    starts
+}
+
+fn boundaries(svg: &mut String, run: &Run<'_>, top: f64, bottom: f64) {
+    let x = |batch: usize| LEFT + (WIDTH - LEFT) * batch as f64 / run.batches.len().max(1) as f64;
+    let starts = visits(run);
+    for (i, (start, name)) in starts.iter().enumerate() {
+        let end = starts.get(i + 1).map_or(run.batches.len(), |(end, _)| *end);
+        let _ = write!(
+            svg,
+            "<line x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\" stroke=\"var(--line)\"/>",
+            x(*start)
+        );
+        slanted(svg, f64::midpoint(x(*start), x(end)), bottom + 14.0, name);
+    }
+}
+
+/// Accuracy within each visit, batch by batch.
+pub(super) fn curves(runs: &[Run<'_>]) -> String {
+    let mut svg = open(HEIGHT + FOOT);
+    grid(&mut svg);
+    if let Some(first) = runs.first() {
+        boundaries(&mut svg, first, y(100.0), y(0.0));
+    }
+    for (r, run) in runs.iter().enumerate() {
+        let x = |batch: f64| LEFT + (WIDTH - LEFT) * batch / run.batches.len().max(1) as f64;
+        let mut path = String::new();
+        let mut last = None;
+        for (i, batch) in run.batches.iter().enumerate() {
+            let Some(accuracy) = batch.domain_accuracy else { continue };
+            let pen = if last == Some(batch.segment) { 'L' } else { 'M' };
+            let _ = write!(path, "{pen}{:.1} {:.1}", x(i as f64 + 0.5), y(accuracy));
+            last = Some(batch.segment);
+        }
+        let _ = write!(
+            svg,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" stroke-linejoin=\"round\" stroke-linecap=\"round\"/>",
+            colour(r)
+        );
+    }
+    svg + "</svg>"
+}
+
+/// Which prompt each batch used.
+pub(super) fn prompts(run: &Run<'_>) -> String {
+    const ROW: f64 = 15.0;
+    let used = run.batches.iter().filter_map(|batch| batch.prompt);
+    let mut rows: BTreeMap<usize, usize> = BTreeMap::new();
+    for prompt in used {
+        let next = rows.len();
+        rows.entry(prompt.index).or_insert(next);
+    }
+    let bottom = 4.0 + ROW * rows.len() as f64;
+    let mut svg = open(bottom + FOOT);
+    boundaries(&mut svg, run, 0.0, bottom);
+    let step = (WIDTH - LEFT) / run.batches.len().max(1) as f64;
+    for (index, row) in &rows {
+        let y = 4.0 + ROW * (*row as f64 + 0.75);
+        let _ = write!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{index}</text>",
+            LEFT - 5.0
+        );
+    }
+    for (i, batch) in run.batches.iter().enumerate() {
+        let Some(prompt) = batch.prompt else { continue };
+        // The golden angle keeps neighbouring numbers apart in hue.
+        let hue = (prompt.index as f64 * 137.508) % 360.0;
+        let (x, y) = (LEFT + step * i as f64, 4.0 + ROW * rows[&prompt.index] as f64);
+        let ring = if prompt.allocated { " stroke=\"var(--fg)\" stroke-width=\"1.5\"" } else { "" };
+        let reliability = prompt
+            .reliability
+            .map_or_else(String::new, |reliability| format!(", similarity {reliability:.2}"));
+        let _ = write!(
+            svg,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" fill=\"hsl({hue:.0} 60% 55%)\"{ring}><title>batch {}: prompt {}{reliability}</title></rect>",
+            (step - 1.0).max(1.0),
+            ROW - 2.0,
+            batch.index,
+            prompt.index
+        );
+    }
+    svg + "</svg>"
+}

@@ -1,0 +1,212 @@
+//! The loop: batches through a method. The only place where labels meet predictions.
+//!
+//! A [`Runner`] holds everything that changes during a run, and is fed one batch at a time, so that two methods can see
+//! the same batches in turns and a run can stop after any batch.
+
+use std::time::{Duration, Instant};
+
+use paint_data::{BatchPlan, Dataset, Stream};
+use paint_methods::{Method, Step};
+use paint_tensor::Tensor;
+
+use crate::event::{BatchDone, Event, Observer, Prompt};
+use crate::metric::{Meter, Outcome, Score};
+use crate::summary::{DomainResult, Protocol, Summary, domain_label};
+use crate::{Error, Result};
+
+/// What a run is about: fixed while it goes.
+#[derive(Clone, Copy)]
+pub struct Task<'a> {
+    /// The images and their labels.
+    pub dataset: &'a dyn Dataset,
+    /// Their order.
+    pub stream: &'a Stream,
+    /// What to say of it in the summary.
+    pub protocol: &'a Protocol,
+}
+
+/// One method on its way through a stream.
+pub struct Runner<'a> {
+    name: &'a str,
+    task: Task<'a>,
+    method: Box<dyn Method>,
+    meter: Meter,
+    scores: Vec<Score>,
+    position: usize,
+    observers: Vec<Box<dyn Observer + 'a>>,
+}
+
+impl<'a> Runner<'a> {
+    /// A run of `method`, called `name`, from the start of the stream. The stream must not be empty and every image of it
+    /// must have a label.
+    pub fn new(name: &'a str, method: Box<dyn Method>, task: Task<'a>) -> Result<Self> {
+        if task.stream.batches.is_empty() {
+            return Err(Error::EmptyStream);
+        }
+        let samples = task.stream.batches.iter().flat_map(|batch| &batch.samples);
+        for sample in samples {
+            if task.dataset.label(sample.domain, sample.index).is_none() {
+                let domain = task.dataset.domains()[sample.domain].name.clone();
+                return Err(Error::Unlabelled { domain, index: sample.index });
+            }
+        }
+        let (meter, scores, position, observers) = (Meter::default(), Vec::new(), 0, Vec::new());
+        Ok(Self { name, task, method, meter, scores, position, observers })
+    }
+
+    /// Tells `observer` of everything from now on.
+    #[must_use]
+    pub fn with_observer(mut self, observer: impl Observer + 'a) -> Self {
+        self.observers.push(Box::new(observer));
+        self
+    }
+
+    /// The number of batches done, and so the index of the next one.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// The next batch to feed; none at the end.
+    pub fn next_batch(&self) -> Option<&'a BatchPlan> {
+        self.task.stream.batches.get(self.position)
+    }
+
+    /// The counts so far.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// The predictions of the batch before, image by image.
+    pub fn scores(&self) -> &[Score] {
+        &self.scores
+    }
+
+    /// The method in its present state.
+    pub fn method(&self) -> &dyn Method {
+        &*self.method
+    }
+
+    /// Puts the run where another one stood.
+    pub(crate) fn restore(
+        &mut self,
+        state: &paint_methods::State,
+        meter: Meter,
+        position: usize,
+    ) -> Result<()> {
+        self.method.load(state)?;
+        self.meter = meter;
+        self.position = position;
+        Ok(())
+    }
+
+    /// Tells the observers that the stream starts, or goes on from where it was.
+    pub fn announce(&mut self) -> Result<()> {
+        self.emit(&Event::RunStarted {
+            method: self.name.into(),
+            batches: self.task.stream.batches.len(),
+            samples: self.task.stream.num_samples(),
+            position: self.position,
+        })
+    }
+
+    /// Adapts to the next batch, whose images are `[B, 3, H, W]` in `[0, 1]`, predicts it and counts. Nothing after the
+    /// end of the stream.
+    pub fn feed(&mut self, images: &Tensor) -> Result<()> {
+        let Some(plan) = self.next_batch() else { return Ok(()) };
+        let domains: Vec<usize> = plan.samples.iter().map(|sample| sample.domain).collect();
+        let first = domains.first().copied();
+        let domain = first.filter(|first| domains.iter().all(|domain| domain == first));
+        let label = domain_label(self.task.dataset, domain);
+        // One sum tells, and reads one number from the device.
+        if !images.mean_all()?.item()?.is_finite() {
+            return Err(self.not_finite("images", &label.0));
+        }
+
+        let start = Instant::now();
+        if plan.reset_before {
+            self.method.reset()?;
+        }
+        self.method.set_domain(domain);
+        let step = self.method.step(images)?;
+        let logits = step.logits.to_vec()?;
+        let duration = start.elapsed();
+
+        if !logits.iter().all(|logit| logit.is_finite()) {
+            return Err(self.not_finite("logits", &label.0));
+        }
+        let scores = self.score(plan, &step, &logits)?;
+        let (segment, prompt) = (plan.segment, step.prompt);
+        self.meter.hash_logits(&logits);
+        self.meter.record(&Outcome {
+            segment,
+            domains: &domains,
+            scores: &scores,
+            prompt,
+            duration,
+        });
+        self.scores = scores;
+        self.emit(&Event::BatchDone(self.batch_done(plan, label, &step, duration)))?;
+        self.position += 1;
+        if self.next_batch().is_none_or(|next| next.segment != plan.segment)
+            && let Some(visit) = self.meter.visits.last()
+        {
+            let result = DomainResult::new(self.task.dataset, visit.domain, &visit.tally);
+            self.emit(&Event::DomainDone(result))?;
+        }
+        Ok(())
+    }
+
+    fn not_finite(&self, what: &'static str, domain: &str) -> Error {
+        Error::NotFinite { what, batch: self.position, domain: domain.into() }
+    }
+
+    /// Each image's prediction against its label.
+    fn score(&self, plan: &BatchPlan, step: &Step, logits: &[f32]) -> Result<Vec<Score>> {
+        let classes = self.task.dataset.info().num_classes;
+        let expected = [plan.samples.len(), classes];
+        if step.logits.shape() != expected {
+            return Err(Error::Logits { expected, found: step.logits.shape().to_vec() });
+        }
+        let rows = logits.chunks_exact(classes).zip(&plan.samples);
+        Ok(rows
+            .map(|(row, at)| Score::of(row, self.task.dataset.label(at.domain, at.index)))
+            .collect())
+    }
+
+    fn batch_done(
+        &self,
+        plan: &BatchPlan,
+        (domain, severity): (String, Option<u8>),
+        step: &Step,
+        duration: Duration,
+    ) -> BatchDone {
+        BatchDone {
+            index: self.position,
+            of: self.task.stream.batches.len(),
+            segment: plan.segment,
+            domain,
+            severity,
+            samples: plan.samples.len(),
+            domain_accuracy: self.meter.visits.last().and_then(|visit| visit.tally.accuracy()),
+            running_accuracy: self.meter.overall.accuracy(),
+            prompt: step.prompt.map(|prompt| Prompt {
+                index: prompt.index,
+                allocated: prompt.allocated,
+                reliability: prompt.reliability,
+            }),
+            scalars: step.scalars.iter().map(|(name, value)| ((*name).into(), *value)).collect(),
+            ms: duration.as_secs_f64() * 1e3,
+        }
+    }
+
+    /// The result, told to the observers too.
+    pub fn finish(&mut self) -> Result<Summary> {
+        let summary = Summary::new(self.name, self.task.protocol, self.task.dataset, &self.meter);
+        self.emit(&Event::RunDone(Box::new(summary.clone())))?;
+        Ok(summary)
+    }
+
+    fn emit(&mut self, event: &Event) -> Result<()> {
+        self.observers.iter_mut().try_for_each(|observer| observer.observe(event))
+    }
+}

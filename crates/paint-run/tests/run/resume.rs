@@ -1,0 +1,121 @@
+//! A run that is stopped anywhere and continued ends with the bits of one that was not.
+
+use std::path::Path;
+
+use crate::support::{Drift, config, dataset, images, protocol, stream};
+use paint_rng::Seed;
+use paint_run::{Config, Draft, Runner, Summary, Task, checkpoint};
+use paint_tensor::Device;
+
+/// What must be equal: everything but speed, and the state on disk byte for byte.
+fn without_timing(summary: &Summary) -> serde_json::Value {
+    let mut value = serde_json::to_value(summary).unwrap();
+    strip(&mut value);
+    value
+}
+
+fn strip(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(map) => {
+            map.remove("timing");
+            map.values_mut().for_each(strip);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+/// Runs until `stop`, from the checkpoint at `path` if it is there, and leaves a checkpoint.
+fn run(path: &Path, stop: usize) -> (Summary, paint_methods::State) {
+    let (data, protocol) = (dataset(true), protocol());
+    let stream = stream(&data, "continual");
+    let task = Task { dataset: &data, stream: &stream, protocol: &protocol };
+    let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
+    if path.exists() {
+        checkpoint::resume(path, &mut runner, &config(), &Device::cpu()).unwrap();
+    }
+    while let Some(batch) = runner.next_batch().filter(|_| runner.position() < stop) {
+        runner.feed(&images(&data, batch)).unwrap();
+    }
+    checkpoint::save(path, &runner, &config()).unwrap();
+    let state = runner.method().save().unwrap();
+    (runner.finish().unwrap(), state)
+}
+
+#[test]
+fn stopping_at_twenty_random_points_changes_no_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, state) = run(&folder.path().join("whole"), usize::MAX);
+    let drift = state.tensors["drift"].to_vec().unwrap();
+    let whole = without_timing(&whole);
+    let mut rng = Seed(3).derive("test/stops", &[]);
+    for i in 0..20 {
+        let path = folder.path().join(format!("part{i}"));
+        let (first, second) = (rng.below(31), rng.below(31));
+        run(&path, first);
+        run(&path, first.max(second));
+        let (parts, state) = run(&path, usize::MAX);
+        assert_eq!(without_timing(&parts), whole, "stopped at {first} and {second}");
+        assert_eq!(state.tensors["drift"].to_vec().unwrap(), drift);
+        assert_eq!(state.counters["steps"], 31);
+    }
+}
+
+#[test]
+fn another_configuration_is_refused_with_the_key_that_differs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    run(&path, 5);
+    let mut draft = Draft::parse(&config().to_toml().unwrap(), "test").unwrap();
+    draft.set("method.rate", 2).unwrap();
+    let error = resume(&path, &draft.resolve().unwrap());
+    assert!(error.contains("method.rate = 2") && error.contains("method.rate = 1"), "{error}");
+}
+
+fn resume(path: &Path, config: &Config) -> String {
+    let (data, protocol) = (dataset(true), protocol());
+    let stream = stream(&data, "continual");
+    let task = Task { dataset: &data, stream: &stream, protocol: &protocol };
+    let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
+    checkpoint::resume(path, &mut runner, config, &Device::cpu()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_damaged_or_foreign_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    run(&path, 5);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    let error = resume(&path, &config());
+    assert!(error.contains("state"), "{error}");
+    paint_nn::checkpoint::write_safetensors(
+        &path,
+        [("x", &[1][..], &[1.0][..])],
+        paint_nn::checkpoint::Dtype::F32,
+        &std::collections::BTreeMap::new(),
+    )
+    .unwrap();
+    let error = resume(&path, &config());
+    assert!(error.contains("other arrays"), "{error}");
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_leaves_the_one_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    run(&path, 5);
+    let before = std::fs::read(&path).unwrap();
+    let (data, protocol) = (dataset(true), protocol());
+    let stream = stream(&data, "continual");
+    let task = Task { dataset: &data, stream: &stream, protocol: &protocol };
+    let runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
+    // A folder of that name stands in the way of the rename, the last step of the writing.
+    let blocked = folder.path().join("blocked");
+    std::fs::create_dir_all(blocked.join("inside")).unwrap();
+    let error = checkpoint::save(&blocked, &runner, &config()).unwrap_err().to_string();
+    assert!(error.contains("cannot write") && error.contains("blocked"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 2, "no partial file stays behind: {left:?}");
+}
