@@ -152,14 +152,15 @@ impl IntoIterator for Checkpoint {
 pub fn read(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
     let fail = |source| Error::Io { action: "read", source, path: path.to_owned() };
-    let file = File::open(path).map_err(fail)?;
-    let about = file.metadata().map_err(fail)?;
+    // Asked before opening: a named pipe would wait for a writer.
+    let about = std::fs::metadata(path).map_err(fail)?;
     if !about.is_file() {
         return Err(Error::UnknownFormat {
             found: "not a regular file".to_owned(),
             path: path.to_owned(),
         });
     }
+    let file = File::open(path).map_err(fail)?;
     if about.len() == 0 {
         return decode(&[], path);
     }

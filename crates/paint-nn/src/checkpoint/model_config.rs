@@ -176,7 +176,10 @@ impl Json {
         let input_size = crop.unwrap_or(resized);
         let keeps_proportions =
             field("size").value.is_some_and(|size| size.get("shortest_edge").is_some());
-        let crop_pct = (input_size[0] as f32 / resized[0] as f32).min(1.0);
+        let crop_pct = match field("crop_pct").number(is_fraction, "a number in (0, 1]")? {
+            Some(crop_pct) if crop.is_none() => crop_pct,
+            _ => (input_size[0] as f32 / resized[0] as f32).min(1.0),
+        };
         let interpolation = field("resample").interpolation()?.unwrap_or(Interpolation::Bilinear);
         let crop_mode = if keeps_proportions { CropMode::Center } else { CropMode::Squash };
         Ok(Some(Preprocess { mean, std, input_size, crop_pct, crop_mode, interpolation }))
