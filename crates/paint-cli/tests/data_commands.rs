@@ -1,5 +1,7 @@
 //! `paint corrupt`, `paint data verify` and `paint list`, as a user runs them.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
 use std::{
     fs::{self, File},
     path::Path,

@@ -59,7 +59,7 @@ mod tests {
         let back = Image::decode(&bytes, Path::new("ramp.jpg")).unwrap();
         let difference: u32 =
             back.pixels().iter().zip(image.pixels()).map(|(a, b)| u32::from(a.abs_diff(*b))).sum();
-        // 3 levels on average: quality 85 with halved chroma on a smooth ramp, measured 1.2.
+        // 3 levels on average: quality 85 with halved chroma on a smooth ramp, measured 1.8.
         assert!(difference < 3 * 41 * 23 * 3, "{difference}");
     }
 }
