@@ -88,9 +88,9 @@ fn close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
 fn check_step(fixture: &Fixture, t: usize, found: &Adaptation, paint: &Paint) {
     let at = |key: &str| format!("step{t}.{key}");
     let expect = |key: &str| fixture.values(&at(key));
-    // 1e-3 of the logits is asked for; float32 against float64 in PyTorch differs by 2e-6, measured here 1e-5.
-    close(&at("logits_before"), &found.before.to_vec().unwrap(), &expect("logits_before"), 1e-4);
-    close(&at("logits"), &found.logits.to_vec().unwrap(), &expect("logits"), 1e-4);
+    // 5e-5: float32 against float64 in PyTorch differs by 2e-6; measured 6e-6 after ten steps.
+    close(&at("logits_before"), &found.before.to_vec().unwrap(), &expect("logits_before"), 5e-5);
+    close(&at("logits"), &found.logits.to_vec().unwrap(), &expect("logits"), 5e-5);
     let labels: Vec<f32> = found.pseudo_labels.iter().map(|&label| label as f32).collect();
     assert_eq!(labels, expect("pseudo_labels"), "step {t}");
     let confident: Vec<f32> =
@@ -98,7 +98,7 @@ fn check_step(fixture: &Fixture, t: usize, found: &Adaptation, paint: &Paint) {
     assert_eq!(confident, expect("confident"), "step {t}");
     assert_eq!(found.mixed.is_none(), found.confident.is_empty());
     if let Some(mixed) = &found.mixed {
-        close(&at("mixed_logits"), &mixed.to_vec().unwrap(), &expect("mixed_logits"), 1e-4);
+        close(&at("mixed_logits"), &mixed.to_vec().unwrap(), &expect("mixed_logits"), 5e-5);
     }
     let losses = found.losses;
     let terms = [losses.entropy, losses.diversity, losses.consistency.unwrap_or(0.0), losses.total];
@@ -129,7 +129,7 @@ fn check_step(fixture: &Fixture, t: usize, found: &Adaptation, paint: &Paint) {
     close(&at("keys"), &keys, &expect("keys"), 1e-5);
     let prompts: Vec<f32> =
         memory.ids().iter().flat_map(|&id| memory.prompt(id).unwrap().to_vec().unwrap()).collect();
-    close(&at("prompts"), &prompts, &expect("prompts"), 1e-4);
+    close(&at("prompts"), &prompts, &expect("prompts"), 1e-5);
 }
 
 /// The movement of each trained weight, without the key bias, whose gradient is rounding and nothing else.
@@ -142,7 +142,8 @@ fn movement(name: &str, after: &[f32], before: &[f32]) -> Vec<f32> {
     moved
 }
 
-fn ten_steps(name: &str, settings: &toml::Table, retrievals: usize) {
+/// `tolerance` is that of the weights, relative to how far they moved.
+fn ten_steps(name: &str, settings: &toml::Table, retrievals: usize, tolerance: f64) {
     let path = format!("paint/{name}.safetensors");
     let fixture = Fixture::read(&path);
     let source = model(&fixture);
@@ -167,11 +168,12 @@ fn ten_steps(name: &str, settings: &toml::Table, retrievals: usize) {
         confident.push(found.confident.len());
         let sums = fixture.values(&format!("step{t}.weights_delta"));
         for (name, sums) in trained.iter().zip(sums.chunks(2)) {
-            let moved =
-                movement(name, &weight(&paint, name), &fixture.values(&format!("param.{name}")));
+            let before = fixture.values(&format!("param.{name}"));
+            let moved = movement(name, &weight(&paint, name), &before);
+            let sum: f64 = moved.iter().map(|&x| f64::from(x)).sum();
             let magnitude: f64 = moved.iter().map(|&x| f64::from(x.abs())).sum();
-            let gap = (magnitude - f64::from(sums[1])).abs();
-            assert!(gap < 0.01 * f64::from(sums[1]), "step {t} {name}: {magnitude} {}", sums[1]);
+            let gap = (sum - f64::from(sums[0])).abs().max((magnitude - f64::from(sums[1])).abs());
+            assert!(gap < tolerance * f64::from(sums[1]), "step {t} {name}: {gap:e} of {sums:?}");
         }
     }
     assert_eq!([confident[2], confident[8]], [0, 0]);
@@ -179,7 +181,10 @@ fn ten_steps(name: &str, settings: &toml::Table, retrievals: usize) {
     for name in &trained {
         let before = fixture.values(&format!("param.{name}"));
         let expected = movement(name, &fixture.values(&format!("final.{name}")), &before);
-        close(name, &movement(name, &weight(&paint, name), &before), &expected, 0.02);
+        let found = movement(name, &weight(&paint, name), &before);
+        let size: f64 = expected.iter().map(|&x| f64::from(x.abs())).sum();
+        let gap: f64 = found.iter().zip(&expected).map(|(a, b)| f64::from((a - b).abs())).sum();
+        assert!(gap < tolerance * size, "{name}: {gap:e} of {size:e}");
     }
     trained.extend(paint.memory().ids().iter().map(|id| format!("prompts.{id}")));
     let mut trainable = paint.trainable();
@@ -190,10 +195,11 @@ fn ten_steps(name: &str, settings: &toml::Table, retrievals: usize) {
 
 #[test]
 fn ten_steps_of_the_paper_match_pytorch() {
-    ten_steps("paper", &toml! { eta = 0.45 lr_blocks = 0.01 }, 1);
+    ten_steps("paper", &toml! { eta = 0.45 lr_blocks = 0.01 }, 1, 1e-4);
 }
 
 #[test]
 fn ten_steps_of_the_released_code_match_pytorch() {
-    ten_steps("reference", &toml! { preset = "reference_cifar10_c" eta = 0.45 }, 3);
+    // 2e-3: where a gradient is of the size of Adam's epsilon, its rounding shows in the step.
+    ten_steps("reference", &toml! { preset = "reference_cifar10_c" eta = 0.45 }, 3, 2e-3);
 }
