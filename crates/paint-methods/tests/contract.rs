@@ -204,6 +204,30 @@ fn predicting_leaves_the_state_untouched() {
 }
 
 #[test]
+fn only_the_classes_that_were_asked_for_compete() {
+    for_each(|entry, settings| {
+        let source = model();
+        let all = BuildArgs::new(&source, Seed(1));
+        let some = BuildArgs { classes: Some(&[3, 1]), ..all };
+        let [all, some] = [all, some].map(|args| {
+            let method = entry.build(&args, settings).unwrap();
+            method.predict(&images(0, 6)).unwrap().to_vec().unwrap()
+        });
+        let expected: Vec<f32> = all.chunks(CLASSES).flat_map(|row| [row[3], row[1]]).collect();
+        assert_eq!(some.len(), 12);
+        let close = some.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5);
+        assert!(close, "{} {settings}", entry.name);
+        let mut method = entry
+            .build(
+                &BuildArgs { classes: Some(&[3, 1]), ..BuildArgs::new(&source, Seed(1)) },
+                settings,
+            )
+            .unwrap();
+        assert_eq!(method.step(&images(0, 6)).unwrap().logits.shape(), [6, 2], "{}", entry.name);
+    });
+}
+
+#[test]
 fn an_unknown_setting_is_refused_by_name() {
     for_each(|entry, settings| {
         let mut settings = settings.clone();

@@ -158,6 +158,55 @@ fn a_reliability_below_eta_allocates_a_prompt_for_each_batch() {
 }
 
 #[test]
+fn a_key_moves_once_a_batch_three_times_in_the_code_and_four_times_on_imagenet_r() {
+    for (preset, kept) in [("paper", 0.8), ("reference", 0.512), ("reference_imagenet_r", 0.4096)] {
+        let mut settings = toml! { eta = -1.0 };
+        settings.insert("preset".into(), preset.into());
+        let mut paint = paint(&settings);
+        paint.adapt(&images(1, 6)).unwrap();
+        let key = paint.memory().key(0).unwrap().to_vec();
+        let second = images(2, 6);
+        let q = paint.queries(&paint.source.embed(&second).unwrap()).unwrap();
+        paint.adapt(&second).unwrap();
+        for ((k, old), mean) in paint.memory().key(0).unwrap().iter().zip(&key).zip(q.mean()) {
+            let expected = kept * old + (1.0 - kept) * mean;
+            assert!((k - expected).abs() < 1e-5, "{preset}: {k} and {expected}");
+        }
+    }
+}
+
+#[test]
+fn each_preset_trains_what_its_script_names() {
+    let trains = |preset: &str, name: &str| {
+        let settings = Table::from_iter([("preset".to_owned(), preset.into())]);
+        paint(&settings).trainable().iter().any(|trained| trained == name)
+    };
+    for (preset, expected) in [
+        ("paper", [true, true, true, false, false]),
+        ("reference", [false, false, true, false, false]),
+        ("reference_cifar10_c", [false, true, true, false, true]),
+        ("reference_imagenet_r", [true, true, true, true, false]),
+    ] {
+        let names = [
+            "blocks.0.norm1.weight",
+            "blocks.0.norm1.bias",
+            "blocks.2.mlp.fc2.weight",
+            "blocks.3.attn.qkv.bias",
+            "cls_token",
+        ];
+        assert_eq!(names.map(|name| trains(preset, name)), expected, "{preset}");
+    }
+}
+
+#[test]
+fn a_new_prompt_has_the_spread_that_was_asked_for() {
+    let mut paint = paint(&toml! { prompt_std = 0.5 lr_prompts = 0.0 });
+    paint.adapt(&images(1, 6)).unwrap();
+    let expected: Vec<f32> = Seeded(Seed(5)).prompt(0, 32).iter().map(|z| 0.5 * z).collect();
+    assert_eq!(paint.memory().prompt(0).unwrap().to_vec().unwrap(), expected);
+}
+
+#[test]
 fn a_state_of_other_settings_is_refused_and_nothing_changes() {
     let mut donor = paint(&toml! { blocks = 2 });
     donor.adapt(&images(1, 6)).unwrap();
