@@ -21,21 +21,27 @@ struct Cli {
 /// One row for each file of `cmd/`.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Adapt(cmd::adapt::Args),
     Bench(cmd::bench::Args),
     Corrupt(cmd::corrupt::Args),
     Data(cmd::data::Args),
+    Demo(cmd::demo::Args),
     Inspect(cmd::inspect::Args),
     List(cmd::list::Args),
+    Run(cmd::run::Args),
 }
 
 impl Command {
     fn run(self) -> anyhow::Result<()> {
         match self {
+            Self::Adapt(args) => cmd::adapt::run(&args),
             Self::Bench(args) => cmd::bench::run(&args),
             Self::Corrupt(args) => cmd::corrupt::run(&args),
             Self::Data(args) => cmd::data::run(args),
+            Self::Demo(args) => cmd::demo::run(&args),
             Self::Inspect(args) => cmd::inspect::run(&args),
             Self::List(args) => cmd::list::run(&args),
+            Self::Run(args) => cmd::run::run(&args),
         }
     }
 }
@@ -58,5 +64,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("paint: {error:#}");
-    ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+    let usage = error.is::<Usage>()
+        || error.downcast_ref::<paint_run::Error>().is_some_and(paint_run::Error::is_usage);
+    ExitCode::from(if usage { 2 } else { 1 })
 }

@@ -61,7 +61,7 @@ pub enum Error {
     },
     /// Logits that do not belong to the batch or to the dataset's classes.
     #[error(
-        "logits: expected shape {expected:?} (images, classes of the dataset), found {found:?}"
+        "logits: expected shape {expected:?} (images, at least the classes of the dataset), found {found:?}"
     )]
     Logits {
         /// What the dataset asks for.

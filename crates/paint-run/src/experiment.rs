@@ -73,7 +73,7 @@ impl Experiment {
     }
 
     /// The method, at its source.
-    fn method(&self) -> Result<Box<dyn Method>> {
+    pub fn method(&self) -> Result<Box<dyn Method>> {
         let seed = Seed(self.config.seed);
         let classes = self.dataset.info().class_indices.as_deref();
         let args = BuildArgs { classes, ..BuildArgs::new(&*self.model, seed) };

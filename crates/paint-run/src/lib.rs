@@ -2,7 +2,24 @@
 //!
 //! A [`Config`] says everything; a [`Runner`] feeds batches to a method and is the only place where labels meet
 //! predictions; [`Observer`]s are told what happens; [`checkpoint`] lets a run stop after any batch and continue with the
-//! same bits.
+//! same bits. [`Experiment`] opens what a configuration names and does all of that.
+//!
+//! ```no_run
+//! use paint_run::{Draft, Earlier, Event, Experiment};
+//! # fn main() -> paint_run::Result<()> {
+//! let mut draft = Draft::parse("out = 'out'\n[data]\nname = 'cifar10_c'\npath = 'CIFAR-10-C'", "example")?;
+//! draft.set("model.weights", "vit.safetensors")?;
+//! draft.set_assignment("method.name=paint")?;
+//! let experiment = Experiment::open(draft.resolve()?)?;
+//! let summary = experiment.run(Earlier::Resume, |event: &Event| {
+//!     if let Event::BatchDone(batch) = event {
+//!         eprintln!("{} {:?}", batch.domain, batch.running_accuracy);
+//!     }
+//! })?;
+//! println!("{:?}", summary.mean_accuracy);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod checkpoint;
 pub mod config;

@@ -66,10 +66,9 @@ impl Meter {
     pub(crate) fn record(&mut self, batch: &Outcome<'_>) {
         let domain = batch.domain();
         match self.visits.last_mut().filter(|visit| visit.segment == batch.segment) {
-            Some(visit) if visit.domain != domain => visit.domain = None,
-            Some(_) => {}
+            Some(visit) => visit.domain = visit.domain.filter(|known| Some(*known) == domain),
             None => {
-                self.visits.push(Visit { segment: batch.segment, domain, tally: Tally::default() })
+                self.visits.push(Visit { segment: batch.segment, domain, tally: Tally::default() });
             }
         }
         let visit = self.visits.last_mut().expect("one was pushed above if there was none");

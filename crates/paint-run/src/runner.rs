@@ -162,11 +162,12 @@ impl<'a> Runner<'a> {
 
     /// Each image's prediction against its label.
     fn score(&self, plan: &BatchPlan, step: &Step, logits: &[f32]) -> Result<Vec<Score>> {
-        let classes = self.task.dataset.info().num_classes;
-        let expected = [plan.samples.len(), classes];
-        if step.logits.shape() != expected {
-            return Err(Error::Logits { expected, found: step.logits.shape().to_vec() });
-        }
+        // A model may know more classes than happen to be in an array of images.
+        let expected = [plan.samples.len(), self.task.dataset.info().num_classes];
+        let classes = match *step.logits.shape() {
+            [images, classes] if images == expected[0] && classes >= expected[1] => classes,
+            ref found => return Err(Error::Logits { expected, found: found.to_vec() }),
+        };
         let rows = logits.chunks_exact(classes).zip(&plan.samples);
         Ok(rows
             .map(|(row, at)| Score::of(row, self.task.dataset.label(at.domain, at.index)))

@@ -4,6 +4,9 @@ use paint_data::{
     DATASETS, SCENARIOS,
     corruption::{CORRUPTIONS, Corruption},
 };
+use paint_methods::METHODS;
+use paint_nn::backbone::BACKBONES;
+use paint_tensor::BACKENDS;
 use serde::Serialize;
 
 use crate::output::Output;
@@ -29,6 +32,18 @@ struct Topic {
 
 const TOPICS: &[Topic] = &[
     Topic {
+        name: "methods",
+        rows: || METHODS.iter().map(|entry| Row::new(entry.name, entry.what)).collect(),
+    },
+    Topic {
+        name: "backbones",
+        rows: || BACKBONES.iter().map(|entry| Row::new(entry.name, entry.summary)).collect(),
+    },
+    Topic {
+        name: "devices",
+        rows: || BACKENDS.iter().map(|entry| Row::new(entry.name, entry.what)).collect(),
+    },
+    Topic {
         name: "datasets",
         rows: || DATASETS.iter().map(|entry| Row::new(entry.name, entry.what)).collect(),
     },
@@ -49,7 +64,7 @@ fn describe(corruption: &Corruption) -> String {
     format!("{group}, {draws}{role}")
 }
 
-/// List what can be named: datasets, corruptions, scenarios, ...
+/// List what can be named: methods, backbones, devices, datasets, corruptions, scenarios
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The table to list

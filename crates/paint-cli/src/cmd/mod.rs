@@ -1,7 +1,10 @@
 //! The commands, one file each: `Args`, then `run`.
 
+pub(crate) mod adapt;
 pub(crate) mod bench;
 pub(crate) mod corrupt;
 pub(crate) mod data;
+pub(crate) mod demo;
 pub(crate) mod inspect;
 pub(crate) mod list;
+pub(crate) mod run;

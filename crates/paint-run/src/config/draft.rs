@@ -28,6 +28,13 @@ impl Draft {
         text.parse().map(Self).map_err(parse)
     }
 
+    /// What stands at a dotted key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        let mut parts = key.split('.');
+        let first = self.0.get(parts.next()?)?;
+        parts.try_fold(first, |value, part| value.get(part))
+    }
+
     /// Puts `value` at a dotted key, in place of what is there.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) -> Result<()> {
         let mut table = &mut self.0;

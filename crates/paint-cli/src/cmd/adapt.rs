@@ -1,0 +1,177 @@
+//! `paint adapt`: for people with weights and a folder of unlabelled images.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::ValueEnum;
+use paint_data::dataset::images_below;
+use paint_data::image::Preprocess;
+use paint_data::{Loader, ReadAhead};
+use paint_methods::Method;
+use paint_nn::checkpoint::read_model_config;
+use paint_run::checkpoint::{read_state, write_state};
+use paint_run::metric::Score;
+use paint_run::report::quoted;
+use paint_run::{Config, Draft, Experiment};
+use paint_tensor::{Device, Tensor};
+
+use crate::{Usage, process};
+
+/// Adapt to unlabelled images and predict them; predictions go to stdout
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file of weights
+    #[arg(long)]
+    weights: PathBuf,
+    /// A folder of images, or a .npy or .npz array of shape [N, H, W, 3]
+    #[arg(long)]
+    images: PathBuf,
+    /// The row of `paint list methods`
+    #[arg(long, default_value = "paint")]
+    method: String,
+    /// Continue from this file if it is there, and leave the adapted state in it
+    #[arg(long)]
+    state: Option<PathBuf>,
+    /// Images in a batch
+    #[arg(long, default_value_t = 50)]
+    batch_size: u32,
+    /// The form of a prediction
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// The seed of every random draw
+    #[arg(long, default_value_t = 0)]
+    seed: u32,
+    /// The row of `paint list devices`
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Threads; 0 takes every core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// A key of the configuration, such as method.eta=0.3 or model.backbone=NAME; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    assignments: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Format {
+    /// A head, then file, class and confidence
+    #[default]
+    Csv,
+    /// One object a line
+    Jsonl,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    process::set_threads(args.threads)?;
+    let experiment = Experiment::open(config(args)?)?;
+    let mut method = experiment.method()?;
+    let device = Device::from_name(&args.device)?;
+    let about = about(&experiment.config)?;
+    if let Some(path) = args.state.as_ref().filter(|path| path.exists()) {
+        load(path, &mut *method, &about, &device)?;
+    }
+    let files = if args.images.is_dir() { images_below(&args.images)? } else { Vec::new() };
+    let names = read_model_config(&args.weights)?.label_names.unwrap_or_default();
+
+    let mut stdout = io::stdout().lock();
+    if let Format::Csv = args.format {
+        writeln!(stdout, "file,class,confidence")?;
+    }
+    let loader = Loader::new(
+        experiment.dataset.clone(),
+        experiment.stream.clone(),
+        Preprocess::default(),
+        ReadAhead::default(),
+    );
+    for batch in loader {
+        let batch = batch?;
+        let images = Tensor::from_vec(batch.images, batch.shape, &device)?;
+        let logits = method.step(&images)?.logits;
+        let [_, classes] = logits.dims2("logits")?;
+        let logits = logits.to_vec()?;
+        ensure!(logits.iter().all(|logit| logit.is_finite()), "the model gave NaN or infinity");
+        for (row, at) in logits.chunks_exact(classes).zip(&batch.plan.samples) {
+            let file = files
+                .get(at.index)
+                .map_or_else(|| at.index.to_string(), |file| file.display().to_string());
+            let score = Score::of(row, None);
+            let class =
+                names.get(score.predicted).cloned().unwrap_or_else(|| score.predicted.to_string());
+            match args.format {
+                Format::Csv => {
+                    writeln!(
+                        stdout,
+                        "{},{},{:.4}",
+                        quoted(&file),
+                        quoted(&class),
+                        score.confidence
+                    )?;
+                }
+                Format::Jsonl => {
+                    let line = serde_json::json!({
+                        "file": file, "class": class, "index": score.predicted, "confidence": score.confidence,
+                    });
+                    writeln!(stdout, "{line}")?;
+                }
+            }
+        }
+        stdout.flush()?;
+    }
+    if let Some(path) = &args.state {
+        write_state(path, &method.save()?, &about)?;
+        eprintln!("state: {}", path.display());
+    }
+    Ok(())
+}
+
+fn config(args: &Args) -> anyhow::Result<Config> {
+    let dataset = if args.images.is_dir() {
+        "folder"
+    } else if args.images.is_file() {
+        "npy"
+    } else {
+        return Err(Usage(format!("no such folder or file: {}", args.images.display())).into());
+    };
+    let mut draft = Draft::default();
+    draft.set("data.name", dataset)?;
+    draft.set("data.path", args.images.display().to_string())?;
+    draft.set("model.weights", args.weights.display().to_string())?;
+    draft.set("method.name", args.method.as_str())?;
+    draft.set("scenario.batch_size", i64::from(args.batch_size))?;
+    draft.set("seed", i64::from(args.seed))?;
+    draft.set("device", args.device.as_str())?;
+    // A run would write here; adapting writes the state and nothing else.
+    draft.set("out", ".")?;
+    for assignment in &args.assignments {
+        draft.set_assignment(assignment)?;
+    }
+    Ok(draft.resolve()?)
+}
+
+/// What a state belongs to: it means nothing to other weights or another method.
+fn about(config: &Config) -> anyhow::Result<BTreeMap<String, String>> {
+    let method = serde_json::to_string(&config.method)?;
+    let weights = config.model.sha256.clone().unwrap_or_default();
+    Ok([("method".into(), method), ("weights_sha256".into(), weights)].into())
+}
+
+fn load(
+    path: &Path,
+    method: &mut dyn Method,
+    about: &BTreeMap<String, String>,
+    device: &Device,
+) -> anyhow::Result<()> {
+    let (state, found) = read_state(path, device)?;
+    for (key, expected) in about {
+        let found = found.get(key).map_or("nothing", String::as_str);
+        if found != expected {
+            bail!(
+                "state of another adaptation: expected {key} {expected}, found {found}: {}",
+                path.display()
+            );
+        }
+    }
+    method.load(&state).with_context(|| format!("cannot continue from {}", path.display()))
+}

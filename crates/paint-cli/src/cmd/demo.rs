@@ -1,0 +1,154 @@
+//! `paint demo`: the whole thing on embedded weights and images, with nothing to download.
+
+mod embedded;
+mod screen;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use paint_data::dataset::Corrupted;
+use paint_data::image::Preprocess;
+use paint_data::{Dataset, Loader, ReadAhead, Stream, scenario};
+use paint_methods::{BuildArgs, by_name};
+use paint_rng::Seed;
+use paint_run::experiment::{write_json, write_text};
+use paint_run::report::{html, terminal};
+use paint_run::{Event, Protocol, Runner, Summary, Task};
+use paint_tensor::{Device, Tensor};
+use serde::Serialize;
+
+use crate::output::Output;
+use crate::process;
+use screen::Screen;
+
+const BATCH_SIZE: usize = 50;
+/// The rows of `METHODS` that run side by side, with their settings. PAINT's were chosen on the four held-out corruptions.
+const METHODS: [(&str, &str); 2] = [("source", ""), ("paint", "preset = \"paper_adam\"")];
+
+/// Stream fifteen corruptions of CIFAR-10 through Source and PAINT, side by side, from embedded data
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Images of each corruption, at most 1000
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    images: u16,
+    /// All 1,000 images of each corruption
+    #[arg(long, conflicts_with = "images")]
+    full: bool,
+    /// The folder of demo.html and summary.json
+    #[arg(long, default_value = "paint-demo")]
+    out: PathBuf,
+    /// The seed of every random draw
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Threads; 0 takes every core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// `summary.json` of the demo.
+#[derive(Serialize)]
+struct Demo {
+    methods: Vec<Summary>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    process::set_threads(args.threads)?;
+    let (device, seed) = (Device::cpu(), Seed(args.seed));
+    let dataset: Arc<dyn Dataset> = Arc::new(Corrupted::new(Box::new(embedded::images()?), seed)?);
+    let limit = (!args.full).then_some(usize::from(args.images));
+    let order = scenario::Config { batch_size: BATCH_SIZE, limit, ..scenario::Config::default() };
+    let stream = order.stream(&*dataset, seed)?;
+    let model = embedded::model(&device)?;
+    let protocol = Protocol {
+        dataset: dataset.info().name.into(),
+        scenario: order.name,
+        batch_size: BATCH_SIZE,
+        limit,
+        backbone: model.spec().name.clone(),
+        weights_sha256: None,
+        seed: args.seed,
+        device: device.to_string(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    };
+    let names: Vec<&str> = METHODS.iter().map(|(name, _)| *name).collect();
+    let screen = Rc::new(RefCell::new(Screen::new(names, stream.batches.len())?));
+    let task = Task { dataset: &*dataset, stream: &stream, protocol: &protocol };
+    let mut runners = Vec::new();
+    for (at, (name, settings)) in METHODS.iter().enumerate() {
+        let settings = settings.parse().with_context(|| format!("settings of {name}"))?;
+        let method = by_name(name)?.build(&BuildArgs::new(&*model, seed), &settings)?;
+        let screen = Rc::clone(&screen);
+        let observer = move |event: &Event| screen.borrow_mut().observe(at, event);
+        runners.push(Runner::new(name, method, task)?.with_observer(observer));
+    }
+    let shots = side_by_side(&mut runners, &dataset, &stream, &device, &screen)?;
+    let methods = runners.iter_mut().map(Runner::finish).collect::<paint_run::Result<Vec<_>>>()?;
+    let demo = Demo { methods };
+
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("cannot create {}", args.out.display()))?;
+    write_json(&args.out.join("summary.json"), &demo)?;
+    let page = args.out.join("demo.html");
+    write_text(&page, &render(&demo, &screen.borrow(), &shots, stream.num_samples()))?;
+    eprintln!("written: {}", page.display());
+    args.output.print(&demo, |demo| {
+        let table = terminal(&demo.methods.iter().collect::<Vec<_>>());
+        format!("accuracy in %, severity 5, {} images a domain\n{table}", limit.unwrap_or(1000))
+    })
+}
+
+/// Feeds every batch to every runner; returns the first image of each visit's last batch with what the methods said.
+fn side_by_side(
+    runners: &mut [Runner<'_>],
+    dataset: &Arc<dyn Dataset>,
+    stream: &Stream,
+    device: &Device,
+    screen: &RefCell<Screen>,
+) -> anyhow::Result<Vec<html::Shot>> {
+    let ahead = ReadAhead { threads: 1, ..ReadAhead::default() };
+    let loader = Loader::new(Arc::clone(dataset), stream.clone(), Preprocess::default(), ahead);
+    let mut shots = Vec::new();
+    for (index, batch) in loader.enumerate() {
+        let batch = batch?;
+        let images = Tensor::from_vec(batch.images, batch.shape, device)?;
+        for runner in &mut *runners {
+            runner.feed(&images)?;
+        }
+        let segment = batch.plan.segment;
+        if stream.batches.get(index + 1).is_some_and(|next| next.segment == segment) {
+            continue;
+        }
+        let Some(first) = batch.plan.samples.first() else { continue };
+        let domain = dataset.domains()[first.domain].name.clone();
+        screen.borrow().domain_done(&domain);
+        let sample = dataset.sample(first.domain, first.index)?;
+        let name = |class: usize| embedded::CLASSES[class].to_owned();
+        let said = |runner: &Runner<'_>| runner.scores().first().map(|score| name(score.predicted));
+        shots.push(html::Shot {
+            domain,
+            image: sample.image,
+            truth: sample.label.map(name).unwrap_or_default(),
+            predicted: runners.iter().filter_map(said).collect(),
+        });
+    }
+    Ok(shots)
+}
+
+fn render(demo: &Demo, screen: &Screen, shots: &[html::Shot], samples: usize) -> String {
+    let runs: Vec<html::Run<'_>> = demo
+        .methods
+        .iter()
+        .zip(&screen.batches)
+        .map(|(summary, batches)| html::Run { summary, batches })
+        .collect();
+    let intro = format!(
+        "{samples} images of CIFAR-10 under fifteen corruptions of severity 5, one after the other, in batches of \
+         {BATCH_SIZE}, without a label and without a reset."
+    );
+    html::page("PAINT, adapting while the world changes", &intro, &runs, shots)
+}

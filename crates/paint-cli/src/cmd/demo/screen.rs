@@ -1,0 +1,107 @@
+//! What the demo shows while it runs, on stderr: one line for each finished domain, and below it the one in progress.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use paint_run::Event;
+use paint_run::event::BatchDone;
+
+/// The state of the screen. Both methods see a batch before the next one comes.
+pub(super) struct Screen {
+    methods: Vec<&'static str>,
+    bar: ProgressBar,
+    /// The last batch of each method.
+    last: Vec<Option<BatchDone>>,
+    /// Every batch of each method, for the page.
+    pub(super) batches: Vec<Vec<BatchDone>>,
+}
+
+impl Screen {
+    pub(super) fn new(methods: Vec<&'static str>, batches: usize) -> anyhow::Result<Self> {
+        let bar = ProgressBar::new(batches as u64);
+        bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")?);
+        let count = methods.len();
+        let screen =
+            Self { methods, bar, last: vec![None; count], batches: vec![Vec::new(); count] };
+        screen.line(&screen.head());
+        Ok(screen)
+    }
+
+    /// Above the bar on a terminal, otherwise plainly.
+    fn line(&self, text: &str) {
+        if self.bar.is_hidden() {
+            eprintln!("{text}");
+        } else {
+            self.bar.println(text);
+        }
+    }
+
+    fn head(&self) -> String {
+        let methods: Vec<String> = self.methods.iter().map(|name| format!("{name:>7}")).collect();
+        format!("{:18} {}  prompts", "accuracy in %", methods.join(" "))
+    }
+
+    /// Takes note of what happened to the method at `at`.
+    pub(super) fn observe(&mut self, at: usize, event: &Event) {
+        match event {
+            Event::BatchDone(batch) => {
+                self.batches[at].push(batch.clone());
+                self.last[at] = Some(batch.clone());
+                if at + 1 == self.methods.len() {
+                    self.batch_done();
+                }
+            }
+            Event::RunDone(_) if at + 1 == self.methods.len() => self.bar.finish_and_clear(),
+            _ => {}
+        }
+    }
+
+    fn batch_done(&self) {
+        let Some(batch) = self.last.iter().flatten().last() else { return };
+        self.bar.set_position(batch.index as u64 + 1);
+        let running: Vec<String> = self
+            .methods
+            .iter()
+            .zip(&self.last)
+            .map(|(name, last)| {
+                format!("{name} {}", percent(last.as_ref().and_then(|b| b.running_accuracy)))
+            })
+            .collect();
+        let domain = self.domain_line(&batch.domain);
+        self.bar.set_message(format!("so far {} | {domain}", running.join(", ")));
+        if let Some(prompt) = batch.prompt.filter(|prompt| prompt.allocated) {
+            let likeness = prompt
+                .reliability
+                .map_or_else(|| "the first".into(), |r| format!("likeness {r:.2} to the nearest"));
+            self.line(&format!(
+                "  {}: prompt {} allocated ({likeness})",
+                batch.domain, prompt.index
+            ));
+        }
+        // Without a live bar the first batch still shows that numbers come.
+        if self.bar.is_hidden() && batch.index == 0 {
+            self.line(&format!("{domain}, after the first batch"));
+        }
+    }
+
+    /// Prints the finished domain.
+    pub(super) fn domain_done(&self, name: &str) {
+        self.line(&self.domain_line(name));
+    }
+
+    fn domain_line(&self, name: &str) -> String {
+        let accuracies: Vec<String> = self
+            .last
+            .iter()
+            .map(|last| {
+                format!("{:>7}", percent(last.as_ref().and_then(|batch| batch.domain_accuracy)))
+            })
+            .collect();
+        let prompt = self.last.iter().flatten().find_map(|batch| batch.prompt);
+        let prompt =
+            prompt.map_or_else(String::new, |prompt| format!("  in use: {}", prompt.index));
+        format!("{name:18} {}{prompt}", accuracies.join(" "))
+    }
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.1}"))
+}

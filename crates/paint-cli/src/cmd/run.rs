@@ -1,0 +1,159 @@
+//! `paint run`: one method over one stream, measured; can be stopped at any moment and continued.
+
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use paint_run::report::terminal;
+use paint_run::{Draft, Earlier, Event, Experiment};
+
+use crate::output::Output;
+use crate::process;
+
+/// Run a method over a stream of images and measure it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A TOML file; flags replace its keys
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// The row of `paint list datasets` (data.name)
+    #[arg(long)]
+    dataset: Option<String>,
+    /// The dataset's folder or file (data.path)
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Corrupt the clean images of the dataset on the fly (data.corrupt)
+    #[arg(long)]
+    corrupt: bool,
+    /// The file of weights (model.weights)
+    #[arg(long)]
+    weights: Option<PathBuf>,
+    /// The row of `paint list backbones` (model.backbone)
+    #[arg(long)]
+    backbone: Option<String>,
+    /// The row of `paint list methods` (method.name)
+    #[arg(long)]
+    method: Option<String>,
+    /// The row of `paint list scenarios` (scenario.name)
+    #[arg(long)]
+    scenario: Option<String>,
+    /// Images in a batch (scenario.batch_size)
+    #[arg(long)]
+    batch_size: Option<u32>,
+    /// The most images of a visit (scenario.limit)
+    #[arg(long)]
+    limit: Option<u32>,
+    /// The seed of every random draw (seed)
+    #[arg(long)]
+    seed: Option<u32>,
+    /// The row of `paint list devices` (device)
+    #[arg(long)]
+    device: Option<String>,
+    /// Threads; every core unless given (threads)
+    #[arg(long)]
+    threads: Option<u32>,
+    /// The folder of the results (out) [default: out/<method>]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Any key of the configuration, such as method.eta=0.3; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    assignments: Vec<String>,
+    /// Continue the run in the output folder, if there is one
+    #[arg(long, conflicts_with = "overwrite")]
+    resume: bool,
+    /// Begin anew where an earlier run lies
+    #[arg(long)]
+    overwrite: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let config = draft(args)?.resolve()?;
+    process::set_threads(config.threads.unwrap_or(0))?;
+    let experiment = Experiment::open(config)?;
+    let earlier = match (args.resume, args.overwrite) {
+        (true, _) => Earlier::Resume,
+        (_, true) => Earlier::Overwrite,
+        _ => Earlier::Keep,
+    };
+    let bar = ProgressBar::new(experiment.stream.batches.len() as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")?);
+    let summary = experiment.run(earlier, |event: &Event| show(&bar, event))?;
+    eprintln!("written: {}", experiment.config.out.display());
+    args.output.print(&summary, |summary| terminal(&[summary]))
+}
+
+/// What was typed: the file, then the flags, then `--set`.
+fn draft(args: &Args) -> paint_run::Result<Draft> {
+    let mut draft = args.config.as_deref().map_or_else(|| Ok(Draft::default()), Draft::read)?;
+    let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let flags = [
+        ("data.name", args.dataset.clone()),
+        ("data.path", text(&args.data)),
+        ("model.weights", text(&args.weights)),
+        ("model.backbone", args.backbone.clone()),
+        ("method.name", args.method.clone()),
+        ("scenario.name", args.scenario.clone()),
+        ("device", args.device.clone()),
+        ("out", text(&args.out)),
+    ];
+    for (key, value) in flags {
+        if let Some(value) = value {
+            draft.set(key, value)?;
+        }
+    }
+    let numbers = [
+        ("scenario.batch_size", args.batch_size),
+        ("scenario.limit", args.limit),
+        ("seed", args.seed),
+        ("threads", args.threads),
+    ];
+    for (key, value) in numbers {
+        if let Some(value) = value {
+            draft.set(key, i64::from(value))?;
+        }
+    }
+    if args.corrupt && draft.get("data.corrupt").is_none() {
+        draft.set_assignment("data.corrupt={}")?;
+    }
+    for assignment in &args.assignments {
+        draft.set_assignment(assignment)?;
+    }
+    if draft.get("out").is_none()
+        && let Some(method) = draft.get("method.name").and_then(|name| name.as_str())
+    {
+        let out = format!("out/{method}");
+        draft.set("out", out)?;
+    }
+    Ok(draft)
+}
+
+fn show(bar: &ProgressBar, event: &Event) {
+    match event {
+        Event::RunStarted { position, .. } if *position > 0 => {
+            eprintln!("continues at batch {position}");
+        }
+        Event::BatchDone(batch) => {
+            let percent = |value: Option<f64>| {
+                value.map_or_else(|| "-".into(), |value| format!("{value:.1}"))
+            };
+            let prompt = batch.prompt.map_or_else(String::new, |prompt| {
+                format!(", prompt {}{}", prompt.index, if prompt.allocated { " (new)" } else { "" })
+            });
+            bar.set_position(batch.index as u64 + 1);
+            bar.set_message(format!(
+                "{} {} %, so far {} %{prompt}",
+                batch.domain,
+                percent(batch.domain_accuracy),
+                percent(batch.running_accuracy)
+            ));
+        }
+        Event::DomainDone(domain) if bar.is_hidden() => {
+            if let Some(accuracy) = domain.figures.accuracy {
+                eprintln!("{} {accuracy:.1} %", domain.name);
+            }
+        }
+        Event::RunDone(_) => bar.finish_and_clear(),
+        _ => {}
+    }
+}

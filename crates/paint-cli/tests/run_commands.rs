@@ -1,0 +1,267 @@
+//! `paint run`, `paint adapt` and `paint demo`, as a user runs them, on the embedded model and images.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use paint_data::{Image, NpyWriter};
+use serde_json::Value;
+
+const SIDE: usize = 32;
+const COLUMNS: usize = 40;
+
+fn assets() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets")
+}
+
+fn weights() -> String {
+    text(&assets().join("vit_tiny_patch4_32_cifar10/model.safetensors"))
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+fn paint() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_paint"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// One of the embedded images.
+fn image(mosaic: &Image, index: usize) -> Image {
+    let row = COLUMNS * SIDE * 3;
+    let corner = index / COLUMNS * SIDE * row + index % COLUMNS * SIDE * 3;
+    let lines = (0..SIDE).map(|y| corner + y * row);
+    let pixels = lines.flat_map(|at| &mosaic.pixels()[at..at + SIDE * 3]).copied().collect();
+    Image::new(SIDE, SIDE, pixels).unwrap()
+}
+
+fn mosaic() -> Image {
+    Image::open(&assets().join("cifar10_test_1000/images.webp")).unwrap()
+}
+
+/// The first images and labels as arrays.
+fn write_arrays(folder: &Path, count: usize) -> String {
+    let write = |name: &str, shape: &[usize], bytes: &[u8]| {
+        let mut file = BufWriter::new(File::create(folder.join(name)).unwrap());
+        let mut array = NpyWriter::new(&mut file, shape).unwrap();
+        array.write(bytes).unwrap();
+        array.finish().unwrap();
+    };
+    let mosaic = mosaic();
+    let pixels: Vec<u8> = (0..count).flat_map(|i| image(&mosaic, i).into_pixels()).collect();
+    let labels = fs::read(assets().join("cifar10_test_1000/labels.bin")).unwrap();
+    write("images.npy", &[count, SIDE, SIDE, 3], &pixels);
+    write("labels.npy", &[count], &labels[..count]);
+    text(&folder.join("images.npy"))
+}
+
+/// PAINT over three corruptions of 32 images in batches of 8: twelve batches, a checkpoint after each.
+fn run_command(data: &str, out: &Path) -> Command {
+    let mut command = paint();
+    command.args([
+        "run",
+        "--dataset",
+        "npy",
+        "--corrupt",
+        "--method",
+        "paint",
+        "--batch-size",
+        "8",
+    ]);
+    command.args(["--weights", &weights(), "--data", data, "--out", &text(out)]);
+    command.args(["--set", "scenario.domains=[\"fog\",\"contrast\",\"shot_noise\"]"]);
+    command.args(["--set", "method.preset=paper_adam", "--set", "checkpoint_every=1", "--json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn without_timing(out: &Path) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.remove("timing");
+                map.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let text = fs::read_to_string(out.join("summary.json")).unwrap();
+    let mut value = serde_json::from_str(&text).unwrap();
+    strip(&mut value);
+    value
+}
+
+/// The arrays and counters of a finished run.
+fn state(out: &Path) -> (BTreeMap<String, Vec<u32>>, String) {
+    let file = paint_nn::checkpoint::read(out.join("state.safetensors")).unwrap();
+    let counters = file.metadata["counters"].clone();
+    let bits = |data: &[f32]| data.iter().map(|x| x.to_bits()).collect();
+    (file.iter().map(|(name, array)| (name.to_owned(), bits(&array.data))).collect(), counters)
+}
+
+fn batches_logged(out: &Path) -> usize {
+    fs::read_to_string(out.join("events.jsonl"))
+        .map_or(0, |log| log.matches("\"event\":\"batch_done\"").count())
+}
+
+/// Starts or continues a run and kills it once `batches` are in its log.
+fn run_and_kill(data: &str, out: &Path, batches: usize) {
+    let mut child = run_command(data, out).arg("--resume").spawn().unwrap();
+    while batches_logged(out) < batches && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_run_killed_again_and_again_or_stopped_by_a_full_disk_ends_with_the_same_bits() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = write_arrays(temp.path(), 32);
+    let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
+    let output = run_command(&data, &whole).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["domains"].as_array().unwrap().len(), 3);
+    assert!(printed["mean_accuracy"].as_f64().unwrap() > 10.0);
+
+    for batches in [1, 4, 7] {
+        run_and_kill(&data, &parts, batches);
+        assert!(!parts.join("summary.json").exists(), "it was killed too late");
+    }
+    if cfg!(target_os = "linux") {
+        stop_by_full_disk(&data, &parts);
+    }
+    let output = run_command(&data, &parts).arg("--resume").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(without_timing(&parts), without_timing(&whole));
+    assert_eq!(state(&parts), state(&whole));
+    assert_eq!(batches_logged(&parts), 12);
+
+    let again = run_command(&data, &parts).output().unwrap();
+    assert_eq!(again.status.code(), Some(2));
+    assert!(stderr(&again).contains("--resume"), "{}", stderr(&again));
+    let other = run_command(&data, &parts).args(["--resume", "--set", "method.eta=0.4"]).output();
+    let other = other.unwrap();
+    assert_eq!(other.status.code(), Some(1));
+    assert!(stderr(&other).contains("method.eta = 0.4"), "{}", stderr(&other));
+}
+
+fn files(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+/// Continues under a limit on the size of files, which fails a write in the middle as a full disk does.
+fn stop_by_full_disk(data: &str, out: &Path) {
+    let path = out.join("state.safetensors");
+    let (before, files_before) = (fs::read(&path).unwrap(), files(out));
+    let inner = run_command(data, out);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 200; exec \"$@\"", "sh"]);
+    limited.arg(inner.get_program()).args(inner.get_args()).arg("--resume");
+    let output = limited.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("state.safetensors"), "{}", stderr(&output));
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(files(out), files_before, "no partial file stays behind");
+}
+
+#[test]
+fn what_is_asked_for_wrongly_ends_with_status_2_and_what_fails_with_1() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = write_arrays(temp.path(), 8);
+    let out = temp.path().join("out");
+    let cases = [
+        ("--set", "scenario.limt=3", 2, "limt"),
+        ("--set", "method.etta=3", 2, "etta"),
+        ("--set", "method.name=pant", 2, "known are"),
+        ("--set", "scenario.name=forever", 2, "continual"),
+        ("--set", "device=tpu", 2, "tpu"),
+        ("--set", "scenario.limit=0", 2, "at least one image"),
+        ("--set", "model.weights=nowhere.safetensors", 1, "nowhere.safetensors"),
+        ("--set", "data.path=nowhere.npy", 1, "nowhere.npy"),
+    ];
+    for (flag, value, status, message) in cases {
+        let output = run_command(&data, &out).args([flag, value]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{value}: {}", stderr(&output));
+        assert!(stderr(&output).contains(message), "{value}: {}", stderr(&output));
+    }
+    assert!(!out.exists(), "nothing is written before everything is understood");
+}
+
+#[test]
+fn a_folder_without_labels_is_predicted_and_the_state_continues() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("photos");
+    fs::create_dir(&folder).unwrap();
+    let mosaic = mosaic();
+    for i in 0..6 {
+        let file = File::create(folder.join(format!("{i}, x.png"))).unwrap();
+        // A wrong size is brought to the model's.
+        let image = image(&mosaic, i).resize(40, 36, paint_data::image::Filter::Bilinear).unwrap();
+        image.write_png(file).unwrap();
+    }
+    let state = temp.path().join("state.safetensors");
+    let adapt = |extra: &[&str]| {
+        let mut command = paint();
+        command.args(["adapt", "--weights", &weights(), "--images", &text(&folder)]);
+        command.args(["--set", "method.preset=paper_adam"]).args(extra).output().unwrap()
+    };
+    let first = adapt(&["--state", &text(&state)]);
+    assert!(first.status.success(), "{}", stderr(&first));
+    let csv = String::from_utf8(first.stdout).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (7, "file,class,confidence"));
+    // Test image 0 is a cat and image 1 a ship.
+    assert!(lines[1].starts_with("\"0, x.png\",cat,") && lines[2].contains(",ship,"), "{csv}");
+
+    let saved = fs::read(&state).unwrap();
+    let second = adapt(&["--state", &text(&state), "--format", "jsonl"]);
+    fs::write(&state, saved).unwrap();
+    let again = adapt(&["--state", &text(&state), "--format", "jsonl"]);
+    assert_eq!(second.stdout, again.stdout);
+    let fresh = adapt(&["--format", "jsonl"]);
+    assert_ne!(second.stdout, fresh.stdout);
+    let line: Value =
+        serde_json::from_slice(fresh.stdout.split(|b| *b == b'\n').next().unwrap()).unwrap();
+    assert_eq!((&line["class"], &line["index"]), (&"cat".into(), &3.into()));
+
+    let other = adapt(&["--state", &text(&state), "--set", "method.eta=0.9"]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(stderr(&other).contains("another adaptation"), "{}", stderr(&other));
+}
+
+#[test]
+fn the_demo_runs_from_nothing_and_leaves_a_page_and_a_summary() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("demo");
+    let output =
+        paint().args(["demo", "--images", "10", "--json", "--out", &text(&out)]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let saved: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(printed, saved);
+    let methods = printed["methods"].as_array().unwrap();
+    let names: Vec<&str> = methods.iter().map(|m| m["method"].as_str().unwrap()).collect();
+    assert_eq!(names, ["source", "paint"]);
+    for method in methods {
+        assert_eq!(method["domains"].as_array().unwrap().len(), 15);
+        assert_eq!(method["overall"]["samples"], 150);
+        assert!(method["mean_accuracy"].as_f64().unwrap() > 30.0, "{method}");
+    }
+    assert!(methods[1]["matching"]["prompts_allocated"].as_u64().unwrap() >= 1);
+    let page = fs::read_to_string(out.join("demo.html")).unwrap();
+    assert!(page.contains("gaussian_noise") && page.contains("Prompts of paint"));
+    assert!(stderr(&output).contains("allocated") && stderr(&output).contains("demo.html"));
+}
