@@ -33,7 +33,7 @@ cv2.setNumThreads(1)
 
 
 def rust_round(program, picture):
-    output = subprocess.run([program, "3", picture], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run([program, "40", picture], capture_output=True, text=True, check=True).stdout
     return {line.split()[0]: float(line.split()[1]) for line in output.splitlines()}
 
 

@@ -2,6 +2,7 @@
 
 use paint_rng::Rng;
 
+use super::byte::to_byte;
 use super::grid::{Border, Grid};
 use super::simd::wide;
 use super::{Corruption, Group, Level, disk, gaussian, motion, zoom};
@@ -158,5 +159,5 @@ fn zoom_blur(image: &Image, level: &Level<'_>, _: &mut Rng) -> Vec<u8> {
         }
     }
     let images = (count + 1) as f32;
-    x.iter().zip(total).map(|(x, total)| (((x + total) / images).min(1.0) * 255.0) as u8).collect()
+    x.iter().zip(total).map(|(x, total)| to_byte((x + total) / images * 255.0)).collect()
 }

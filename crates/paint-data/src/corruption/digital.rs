@@ -2,6 +2,7 @@
 
 use paint_rng::Rng;
 
+use super::byte::to_byte;
 use super::grid::{Border, Grid};
 use super::hsv::Hsv;
 use super::{Corruption, Group, Level, box_resize, gaussian, jpeg, warp};
@@ -139,7 +140,7 @@ fn elastic_transform(image: &Image, level: &Level<'_>, rng: &mut Rng) -> Vec<u8>
         _ => levels,
     };
     if alpha == 0.0 {
-        return warped.into_iter().map(|value| value as u8).collect();
+        return warped.into_iter().map(to_byte).collect();
     }
     let mut displacement = || -> Vec<f32> {
         let mut field = vec![0.0; grid.plane().len()];
@@ -153,7 +154,7 @@ fn elastic_transform(image: &Image, level: &Level<'_>, rng: &mut Rng) -> Vec<u8>
         smooth.into_iter().map(|value| (value * side * alpha) as f32).collect()
     };
     let (dx, dy) = (displacement(), displacement());
-    warp::displace(&warped, grid, &dx, &dy).into_iter().map(|value| value as u8).collect()
+    warp::displace(&warped, grid, &dx, &dy).into_iter().map(to_byte).collect()
 }
 
 /// Box-resized to a fraction `c` of the size and back.

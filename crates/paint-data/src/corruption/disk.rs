@@ -5,6 +5,7 @@
 //! of the plain sum for the largest disk, and no harder to vectorise. Running totals of bytes are whole numbers below
 //! 2²⁴, exact in single precision.
 
+use super::byte::to_byte;
 use super::grid::{Border, Grid};
 use super::simd::wide;
 use super::weighted::weighted_sum;
@@ -130,7 +131,7 @@ wide! {
 wide! {
     fn to_bytes<'a>(sums: &'a [f32], out: &'a mut [u8]) -> () {
         for (out, &sum) in out.iter_mut().zip(sums) {
-            *out = sum as u8;
+            *out = to_byte(sum);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The separable Gaussian filter, in the order and precision of SciPy.
+//! The separable Gaussian filter, in the order and precision of `scipy.ndimage`.
 //!
 //! Columns first, then rows; the sum of a symmetric kernel starts at the centre and goes on from the outermost pair
 //! inwards. With the same order in double precision most results have the same bits, which matters because the

@@ -185,13 +185,15 @@ mod tests {
         for (texture, ice) in textures().unwrap().iter().zip(&KINDS) {
             assert_eq!((texture.height(), texture.width()), (ice.height, ice.width));
             for c in 0..3 {
-                let values = || texture.pixels().iter().skip(c).step_by(3).map(|&v| f32::from(v));
-                let n = (ice.height * ice.width) as f32;
-                let mean = values().sum::<f32>() / n;
-                let sd = (values().map(|v| (v - mean).powi(2)).sum::<f32>() / n).sqrt();
-                // Clipping at white and black moves the tails of the widest ones.
-                assert!((mean + 0.5 - ice.mean[c]).abs() < 2.0, "mean {mean} for {}", ice.mean[c]);
-                assert!((sd - ice.sd[c]).abs() < 3.0, "sd {sd} for {}", ice.sd[c]);
+                let values = || texture.pixels().iter().skip(c).step_by(3).map(|&v| f64::from(v));
+                let n = (ice.height * ice.width) as f64;
+                let mean = values().sum::<f64>() / n;
+                let sd = (values().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
+                // Where many feathers cross, white clips: it takes up to a twelfth of the contrast.
+                let (mean_gap, sd_gap) =
+                    (mean + 0.5 - f64::from(ice.mean[c]), sd / f64::from(ice.sd[c]) - 1.0);
+                assert!(mean_gap.abs() < 2.0, "mean {mean} for {}", ice.mean[c]);
+                assert!(sd_gap.abs() < 0.1, "sd {sd} for {}", ice.sd[c]);
             }
         }
     }

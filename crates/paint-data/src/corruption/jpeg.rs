@@ -4,7 +4,8 @@
 //! quantisation, and back, with libjpeg's integers (accurate transform, smooth chroma interpolation), as Pillow saves
 //! and opens by default.
 
-use super::dct::{Block, forward, inverse};
+use super::byte::truncate;
+use super::dct::{Blocks, LANES, forward, inverse};
 use super::grid::Grid;
 use super::simd::wide;
 
@@ -100,23 +101,30 @@ impl Plane {
 }
 
 wide! {
-    /// Quantises every block in place.
+    /// Quantises every block in place, eight at a time.
     fn compress<'a>(plane: &'a mut Plane, steps: &'a [i32; 64]) -> () {
         plane.repeat_last_row();
         let stride = plane.stride;
         let inverse_steps = steps.map(|step| 1.0 / (8 * step) as f32);
+        let mut blocks: Blocks = [[[0; LANES]; 8]; 8];
         for band in plane.data.chunks_exact_mut(8 * stride) {
-            for x in (0..stride).step_by(8) {
-                let mut samples: Block = [[0; 8]; 8];
-                for (i, line) in band.chunks_exact(stride).enumerate() {
-                    for (j, &value) in line[x..x + 8].iter().enumerate() {
-                        samples[j][i] = i32::from(value) - 128;
+            for start in (0..stride).step_by(8 * LANES) {
+                let end = (start + 8 * LANES).min(stride);
+                for (line, row) in band.chunks_exact(stride).zip(&mut blocks) {
+                    for (lane, values) in line[start..end].as_chunks::<8>().0.iter().enumerate() {
+                        for x in 0..8 {
+                            row[x][lane] = i32::from(values[x]) - 128;
+                        }
                     }
                 }
-                let restored = inverse(&quantise(&forward(&samples), steps, &inverse_steps));
-                for (i, line) in band.chunks_exact_mut(stride).enumerate() {
-                    for (j, value) in line[x..x + 8].iter_mut().enumerate() {
-                        *value = (restored[j][i] + 128).clamp(0, 255) as u8;
+                forward(&mut blocks);
+                quantise(&mut blocks, steps, &inverse_steps);
+                inverse(&mut blocks);
+                for (line, row) in band.chunks_exact_mut(stride).zip(&blocks) {
+                    for (lane, values) in line[start..end].as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                        for x in 0..8 {
+                            values[x] = (row[x][lane] + 128).clamp(0, 255) as u8;
+                        }
                     }
                 }
             }
@@ -126,18 +134,17 @@ wide! {
 
 /// Rounds coefficients, given eight-fold, to the nearest multiple of their step, halves away from zero.
 #[inline(always)]
-fn quantise(block: &Block, steps: &[i32; 64], inverse_steps: &[f32; 64]) -> Block {
-    let mut out = [[0; 8]; 8];
-    for (v, (line, out)) in block.iter().zip(&mut out).enumerate() {
-        for u in 0..8 {
-            let step = steps[8 * v + u];
+fn quantise(blocks: &mut Blocks, steps: &[i32; 64], inverse_steps: &[f32; 64]) {
+    for ((lanes, &step), &inverse_step) in
+        blocks.as_flattened_mut().iter_mut().zip(steps).zip(inverse_steps)
+    {
+        for value in lanes {
             // Whole numbers plus a half are never near a multiple of the step, so the product truncates as a division.
-            let magnitude = (line[u].abs() + 4 * step) as f32 + 0.5;
-            let level = (magnitude * inverse_steps[8 * v + u]) as i32 * step;
-            out[u] = if line[u] < 0 { -level } else { level };
+            let magnitude = (value.abs() + 4 * step) as f32 + 0.5;
+            let level = truncate(magnitude * inverse_step).cast_signed() * step;
+            *value = if *value < 0 { -level } else { level };
         }
     }
-    out
 }
 
 /// Sixteen-bit fixed-point products, as libjpeg's colour conversion.

@@ -23,6 +23,7 @@
 
 mod blur;
 mod box_resize;
+mod byte;
 mod canny;
 mod chamfer;
 mod dct;
@@ -85,7 +86,8 @@ struct Level<'a> {
     /// 0 to 4.
     index: usize,
     table: Table,
-    textures: &'a FrostTextures,
+    /// `None` for the built-in ones, which are made only if frost asks for them.
+    textures: Option<&'a FrostTextures>,
 }
 
 impl Level<'_> {
@@ -125,7 +127,7 @@ impl Corruption {
 
     /// The corrupted image, of the same size, with the built-in frost textures. `severity` is 1 to 5.
     pub fn apply(&self, image: &Image, severity: u8, table: Table, rng: &mut Rng) -> Result<Image> {
-        self.apply_with(image, severity, table, FrostTextures::built_in(), rng)
+        self.run(image, severity, table, None, rng)
     }
 
     /// The same with other frost textures.
@@ -135,6 +137,17 @@ impl Corruption {
         severity: u8,
         table: Table,
         textures: &FrostTextures,
+        rng: &mut Rng,
+    ) -> Result<Image> {
+        self.run(image, severity, table, Some(textures), rng)
+    }
+
+    fn run(
+        &self,
+        image: &Image,
+        severity: u8,
+        table: Table,
+        textures: Option<&FrostTextures>,
         rng: &mut Rng,
     ) -> Result<Image> {
         if !(1..=Self::MAX_SEVERITY).contains(&severity) {

@@ -1,5 +1,6 @@
 //! Motion blur as ImageMagick does it: a one-sided Gaussian along a line.
 
+use super::byte::truncate;
 use super::grid::{Border, Grid};
 use super::simd::wide;
 use super::weighted::weighted_sum;
@@ -47,7 +48,8 @@ wide! {
     fn to_bytes<'a>(sums: &'a [f32], out: &'a mut [u8]) -> () {
         for (out, sum) in out.iter_mut().zip(sums) {
             // Truncation of the quotient is exact: 16-bit numbers divided by 257 are at least 1/257 apart.
-            *out = (((257.0 * sum + 0.5) as i32 as f32 + 0.5) * (1.0 / 257.0)) as u8;
+            let bits16 = truncate(257.0 * sum + 0.5).cast_signed();
+            *out = truncate((bits16 as f32 + 0.5) * (1.0 / 257.0)) as u8;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use paint_rng::Rng;
 
+use super::byte::to_byte;
 use super::normal::Normals;
 use super::poisson::Counts;
 use super::{Corruption, Group, Level};
@@ -58,7 +59,7 @@ fn with_normals(image: &Image, rng: &mut Rng, disturb: impl Fn(f32, f32) -> f32)
     for pair in pixels.chunks_mut(2) {
         let z = normals.pair(rng);
         for (value, z) in pair.iter_mut().zip(z) {
-            *value = disturb(f32::from(*value), z) as u8;
+            *value = to_byte(disturb(f32::from(*value), z));
         }
     }
     pixels

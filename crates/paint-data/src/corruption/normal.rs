@@ -68,7 +68,7 @@ impl Normals {
     #[cold]
     fn outside(self, layer: usize, x: f32, rng: &mut Rng) -> f32 {
         if layer == 0 {
-            return self.tail(rng).copysign(x);
+            return tail(rng).copysign(x);
         }
         let (low, high) = (self.0.density[layer], self.0.density[layer + 1]);
         if low + rng.uniform() * (high - low) < density(f64::from(x)) {
@@ -77,15 +77,15 @@ impl Normals {
             self.pair(rng)[0]
         }
     }
+}
 
-    /// A draw beyond `R` by Marsaglia's exponential rejection.
-    fn tail(self, rng: &mut Rng) -> f32 {
-        loop {
-            let x = -(1.0 - rng.uniform()).ln() / R;
-            let y = -(1.0 - rng.uniform()).ln();
-            if 2.0 * y > x * x {
-                return (R + x) as f32;
-            }
+/// A draw beyond `R` by Marsaglia's exponential rejection.
+fn tail(rng: &mut Rng) -> f32 {
+    loop {
+        let x = -(1.0 - rng.uniform()).ln() / R;
+        let y = -(1.0 - rng.uniform()).ln();
+        if 2.0 * y > x * x {
+            return (R + x) as f32;
         }
     }
 }

@@ -3,7 +3,7 @@
 //! An 8-bit image has 256 different means, so the cumulative distributions are tabulated once per photon count and a
 //! draw is a short search from a guide entry. Counts of `photons` and above are all white: the tables stop there.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The top bits of a draw that choose its guide entry.
 const GUIDE_BITS: u32 = 7;
@@ -22,9 +22,8 @@ pub(super) struct Counts {
 impl Counts {
     /// The tables for `photons` at full brightness, made on first use.
     pub(super) fn of(photons: u32) -> Arc<Self> {
-        static MADE: OnceLock<Mutex<Vec<(u32, Arc<Counts>)>>> = OnceLock::new();
-        let mut made =
-            MADE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        static MADE: Mutex<Vec<(u32, Arc<Counts>)>> = Mutex::new(Vec::new());
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, counts)) = made.iter().find(|(known, _)| *known == photons) {
             return Arc::clone(counts);
         }

@@ -37,6 +37,9 @@ impl FrostTextures {
     }
 
     /// Our own procedural textures, made on first use.
+    ///
+    /// # Panics
+    /// Never: their sizes are constants.
     pub fn built_in() -> &'static Self {
         static BUILT_IN: OnceLock<FrostTextures> = OnceLock::new();
         BUILT_IN.get_or_init(|| {

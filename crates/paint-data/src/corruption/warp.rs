@@ -1,4 +1,4 @@
-//! Bilinear resampling at displaced positions: OpenCV's affine warp and SciPy's coordinate map.
+//! Bilinear resampling at displaced positions: OpenCV's affine warp and `scipy.ndimage`'s coordinate map.
 
 use super::grid::{Border, Grid};
 

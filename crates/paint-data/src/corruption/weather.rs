@@ -2,11 +2,12 @@
 
 use paint_rng::Rng;
 
+use super::byte::to_byte;
 use super::grid::Grid;
 use super::normal::Normals;
 use super::plasma::plasma;
 use super::simd::wide;
-use super::{Corruption, Group, Level, motion, zoom};
+use super::{Corruption, FrostTextures, Group, Level, motion, zoom};
 use crate::Image;
 
 pub(super) const SNOW: Corruption =
@@ -105,7 +106,7 @@ fn snow(image: &Image, level: &Level<'_>, rng: &mut Rng) -> Vec<u8> {
         let grey = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2];
         let white = 1.5 * grey + 127.5;
         let flakes = f32::from(a) + f32::from(b);
-        *pixel = rgb.map(|x| (snow.keep * x + (1.0 - snow.keep) * x.max(white) + flakes) as u8);
+        *pixel = rgb.map(|x| to_byte(snow.keep * x + (1.0 - snow.keep) * x.max(white) + flakes));
     }
     pixels
 }
@@ -117,7 +118,8 @@ fn frost(image: &Image, level: &Level<'_>, rng: &mut Rng) -> Vec<u8> {
         &[(1.0, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)],
     );
     let mut pixels = image.pixels().to_vec();
-    let texture = level.textures.crop(Grid::of(image), level.table, rng);
+    let textures = level.textures.unwrap_or_else(|| FrostTextures::built_in());
+    let texture = textures.crop(Grid::of(image), level.table, rng);
     for (row, texture) in pixels.chunks_exact_mut(3 * image.width()).zip(texture) {
         mix(row, &texture, keep, ice);
     }
@@ -127,7 +129,7 @@ fn frost(image: &Image, level: &Level<'_>, rng: &mut Rng) -> Vec<u8> {
 wide! {
     fn mix<'a>(row: &'a mut [u8], texture: &'a [u8], keep: f32, ice: f32) -> () {
         for (value, &frost) in row.iter_mut().zip(texture) {
-            *value = (keep * f32::from(*value) + ice * f32::from(frost)) as u8;
+            *value = to_byte(keep * f32::from(*value) + ice * f32::from(frost));
         }
     }
 }
@@ -152,7 +154,7 @@ fn fog(image: &Image, level: &Level<'_>, rng: &mut Rng) -> Vec<u8> {
 wide! {
     fn veil<'a>(row: &'a mut [[u8; 3]], map: &'a [f32], amount: f32, scale: f32) -> () {
         for (pixel, fog) in row.iter_mut().zip(map) {
-            *pixel = pixel.map(|x| ((f32::from(x) + amount * fog) * scale) as u8);
+            *pixel = pixel.map(|x| to_byte((f32::from(x) + amount * fog) * scale));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bilinear zoom about the centre, with SciPy's grid: the corner pixels of the crop stay corners.
+//! Bilinear zoom about the centre, with the grid of `scipy.ndimage`: the corner pixels of the crop stay corners.
 
 /// One output position of one axis: two source indices and their weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,7 +17,7 @@ pub(super) fn taps(n: usize, factor: f64) -> Vec<Tap> {
     (trim..trim + n)
         .map(|i| {
             let position = i as f64 * ratio;
-            // Rounding can place the last position just outside, which SciPy fills with zero.
+            // Rounding can place the last position just outside, which `scipy` fills with zero.
             if position > (crop - 1) as f64 {
                 return Tap { at: [start, start], weight: [0.0, 0.0] };
             }

@@ -2,6 +2,8 @@
 //!
 //! `fixtures/corruptions/make.py` says how the reference values were made.
 
+#![expect(clippy::unwrap_used, reason = "only #[test] functions are exempt, not what they call")]
+
 mod npy;
 mod published;
 mod statistics;
