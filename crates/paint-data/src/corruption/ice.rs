@@ -18,7 +18,7 @@ struct Ice {
     width: usize,
     mean: [f32; 3],
     sd: [f32; 3],
-    /// The share of the variance that the feathers have.
+    /// The share of the variance that the feathers have; negative where they are darker than the ground.
     feathers: f32,
 }
 
@@ -38,14 +38,14 @@ const KINDS: [Ice; 5] = [
         width: 560,
         mean: [195.0, 199.0, 207.0],
         sd: [21.0, 21.5, 22.0],
-        feathers: 0.3,
+        feathers: -0.3,
     },
     Ice {
         height: 315,
         width: 560,
         mean: [200.0, 205.0, 214.0],
         sd: [19.0, 19.5, 20.5],
-        feathers: 0.3,
+        feathers: -0.3,
     },
     Ice {
         height: 350,
@@ -83,7 +83,8 @@ impl Ice {
         }
         standardise(&mut feathers.data);
         standardise(&mut ground);
-        let (a, b) = (self.feathers.sqrt(), (1.0 - self.feathers).sqrt());
+        let share = self.feathers.abs();
+        let (a, b) = (share.sqrt().copysign(self.feathers), (1.0 - share).sqrt());
         let pixels = feathers.data.iter().zip(&ground).flat_map(|(feather, ground)| {
             let height = a * feather + b * ground;
             std::array::from_fn::<u8, 3, _>(|c| (self.mean[c] + self.sd[c] * height) as u8)
