@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// The row of `paint list scenarios` (scenario.name)
     #[arg(long)]
     scenario: Option<String>,
-    /// Images in a batch (scenario.batch_size)
+    /// Images in a batch (`scenario.batch_size`)
     #[arg(long)]
     batch_size: Option<u32>,
     /// The most images of a visit (scenario.limit)

@@ -35,7 +35,7 @@ fn events_tell_every_batch_every_visit_and_the_end() {
     assert_eq!(**last, summary);
     assert_eq!(events.len(), 35);
     let accuracies: Vec<f64> = summary.domains.iter().filter_map(|d| d.figures.accuracy).collect();
-    assert_eq!(summary.mean_accuracy, Some((accuracies[0] + accuracies[1]) / 2.0));
+    assert_eq!(summary.mean_accuracy, Some(f64::midpoint(accuracies[0], accuracies[1])));
     assert_eq!(summary.matching.unwrap().prompts_allocated, 11);
 }
 

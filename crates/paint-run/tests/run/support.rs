@@ -11,7 +11,7 @@ pub(crate) const CLASSES: usize = 3;
 
 /// Logits depend on the image and on a drift that every batch moves, so that skipping or repeating one shows.
 pub(crate) struct Drift {
-    pub(crate) drift: Tensor,
+    pub(crate) shift: Tensor,
     pub(crate) steps: u64,
     /// The step at which it breaks down, if it does.
     pub(crate) nan_at: Option<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Drift {
 
 impl Drift {
     pub(crate) fn new() -> Self {
-        Self { drift: Tensor::zeros([CLASSES], &Device::cpu()).unwrap(), steps: 0, nan_at: None }
+        Self { shift: Tensor::zeros([CLASSES], &Device::cpu()).unwrap(), steps: 0, nan_at: None }
     }
 }
 
@@ -29,14 +29,14 @@ impl Method for Drift {
         let push: Vec<f32> =
             (0..CLASSES).map(|c| mean * (c as f32 + self.steps as f32).sin()).collect();
         let push = Tensor::from_vec(push, [CLASSES], images.device())?;
-        self.drift = self.drift.scale(0.9)?.add(&push)?;
+        self.shift = self.shift.scale(0.9)?.add(&push)?;
         let mut logits = self.predict(images)?;
         if self.nan_at == Some(self.steps) {
             logits = logits.scale(f32::NAN)?;
         }
         let index = (self.steps / 3) as usize;
         let prompt =
-            Some(PromptUse { index, allocated: self.steps % 3 == 0, reliability: Some(mean) });
+            Some(PromptUse { index, allocated: self.steps.is_multiple_of(3), reliability: Some(mean) });
         self.steps += 1;
         Ok(Step { logits, scalars: vec![("mean", f64::from(mean))], prompt })
     }
@@ -45,7 +45,7 @@ impl Method for Drift {
         let b = images.shape()[0];
         let pixels = images.elem_count() / b;
         let x = images.reshape([b, pixels])?.slice(1, 0, CLASSES)?;
-        Ok(x.add(&self.drift)?)
+        Ok(x.add(&self.shift)?)
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -55,13 +55,13 @@ impl Method for Drift {
 
     fn save(&self) -> Result<State> {
         Ok(State {
-            tensors: [("drift".into(), self.drift.clone())].into(),
+            tensors: [("drift".into(), self.shift.clone())].into(),
             counters: [("steps".into(), self.steps)].into(),
         })
     }
 
     fn load(&mut self, state: &State) -> Result<()> {
-        self.drift = state.tensors["drift"].clone();
+        self.shift = state.tensors["drift"].clone();
         self.steps = state.counters["steps"];
         Ok(())
     }

@@ -58,6 +58,7 @@ pub(super) fn images() -> anyhow::Result<Memory> {
 #[cfg(test)]
 mod tests {
     use paint_data::Dataset as _;
+    use paint_nn::backbone::Request;
     use paint_tensor::Tensor;
 
     use super::*;
@@ -72,7 +73,7 @@ mod tests {
         }
         let images = Tensor::from_vec(pixels, [100, 3, SIDE, SIDE], &device).unwrap();
         let model = model(&device).unwrap();
-        let logits = model.forward(&images, &Default::default()).unwrap().logits;
+        let logits = model.forward(&images, &Request::default()).unwrap().logits;
         let right = logits.argmax().unwrap().into_iter().enumerate();
         let right = right.filter(|(i, class)| data.label(0, *i) == Some(*class)).count();
         // 91.2 % over the whole test set; a wrong mean, channel order or tile order falls far below.
