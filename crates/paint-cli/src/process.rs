@@ -4,7 +4,10 @@ use anyhow::{Context as _, Result};
 
 /// Sets the number of threads of all kernels, once; 0 takes every core.
 pub(crate) fn set_threads(threads: usize) -> Result<()> {
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().context("cannot start threads")
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global()
+        .context("cannot start threads")
 }
 
 /// The number of threads in use.
@@ -18,8 +21,10 @@ pub(crate) fn cpu_seconds() -> f64 {
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is the program's name in parentheses; user and system time are the 14th and 15th.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks =
+        |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / TICKS
 }
 
@@ -27,7 +32,9 @@ pub(crate) fn cpu_seconds() -> f64 {
 pub(crate) fn peak_memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")).and_then(|kib| kib.trim().parse::<u64>().ok());
+    let kib = line
+        .and_then(|rest| rest.trim().strip_suffix("kB"))
+        .and_then(|kib| kib.trim().parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
 

@@ -123,7 +123,8 @@ impl Bench {
         let mut gradients = mutual_information(&logits)?.backward()?;
         let logits = logits.detach();
         let partner: Vec<usize> = (0..b).rev().collect();
-        let mixed = embedding.scale(LAMBDA)?.add(&embedding.gather(&partner)?.scale(1.0 - LAMBDA)?)?;
+        let mixed =
+            embedding.scale(LAMBDA)?.add(&embedding.gather(&partner)?.scale(1.0 - LAMBDA)?)?;
         let partners: Vec<usize> = partner.iter().map(|&i| labels[i]).collect();
         let mixed_labels = MixedLabels { first: labels, second: &partners, lambda: LAMBDA };
         let mixed_logits = self.model.forward_embedded(&mixed, &request)?.logits;
@@ -144,7 +145,10 @@ impl Bench {
         let mut frozen = self.model.duplicate();
         frozen.params_mut().freeze();
         let prompt = self.prompt.detach();
-        frozen.forward_embedded(&embedding, &Request { prompt: Some(&prompt), ..Request::default() })?;
+        frozen.forward_embedded(
+            &embedding,
+            &Request { prompt: Some(&prompt), ..Request::default() },
+        )?;
         Ok(())
     }
 }
@@ -234,8 +238,12 @@ fn dump(args: &Args, device: &Device, weights: &Path, inputs: &Path, out: &Path)
     for (id, gradient) in bench.model.params().gradients(&gradients) {
         values.push((format!("grad.{}", bench.model.params().param(id).name()), gradient));
     }
-    let host: Vec<Vec<f32>> = values.iter().map(|(_, tensor)| tensor.to_vec()).collect::<Result<_, _>>()?;
-    let arrays = values.iter().zip(&host).map(|((name, tensor), data)| (name.as_str(), tensor.shape(), &data[..]));
+    let host: Vec<Vec<f32>> =
+        values.iter().map(|(_, tensor)| tensor.to_vec()).collect::<Result<_, _>>()?;
+    let arrays = values
+        .iter()
+        .zip(&host)
+        .map(|((name, tensor), data)| (name.as_str(), tensor.shape(), &data[..]));
     checkpoint::write_safetensors(out, arrays, Dtype::F32, &BTreeMap::new())?;
     Ok(())
 }

@@ -39,7 +39,8 @@ pub(super) fn step_flops(work: &Work, batch: usize, prompts: usize, trained: usi
     let attention = |n: f64| 4.0 * n * n * d;
     let forward = |n: f64| (blocks - 1.0) * b * (n * token + attention(n)) + last(n);
     // One product for each input gradient, five for the two of attention (the scores are computed again).
-    let inputs = (blocks - 1.0) * b * (prompted * token + 2.5 * attention(prompted)) + last(prompted);
+    let inputs =
+        (blocks - 1.0) * b * (prompted * token + 2.5 * attention(prompted)) + last(prompted);
     let weights = trained as f64 * b * prompted * token;
     forward(plain) + 3.0 * forward(prompted) + 2.0 * (inputs + weights)
 }
@@ -51,7 +52,8 @@ mod tests {
     #[test]
     fn a_base_model_needs_about_the_published_arithmetic() {
         // ViT-B/16 at 224 is listed with 17.6 G multiply-adds a forward; six and a half forwards make a step.
-        let flops = step_flops(&Work { embed_dim: 768, depth: 12, hidden: 3072, tokens: 197 }, 1, 2, 3);
+        let flops =
+            step_flops(&Work { embed_dim: 768, depth: 12, hidden: 3072, tokens: 197 }, 1, 2, 3);
         assert!((2.0 * 17.6e9 * 5.5..2.0 * 17.6e9 * 7.0).contains(&flops), "{flops}");
     }
 }
