@@ -112,12 +112,15 @@ fn an_array_becomes_the_cifar_10_c_layout_that_the_dataset_reads() {
         })
         .unwrap();
     };
-    let pixels: Vec<u8> = images.iter().flat_map(|image| image.pixels()).copied().collect();
+    let pixels: Vec<u8> = images.iter().flat_map(Image::pixels).copied().collect();
     write(&input, &[3, 30, 40, 3], &pixels);
     write(&temp.path().join("labels.npy"), &[3], &[4, 0, 9]);
     let arguments =
         ["corrupt", text(&input), "--out", text(&out), "--corruption", "contrast", "--seed", "3"];
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("contrast.npy.1.partial"), b"left by a killed run").unwrap();
     assert_eq!(stdout(&paint(&arguments)), "2 files written, 0 kept\n");
+    assert!(!out.join("contrast.npy.1.partial").exists());
     let data =
         (dataset::entry("cifar10-c").unwrap().open)(&out, &dataset::Options::default()).unwrap();
     assert_eq!((data.domains().len(), data.len(0), data.label(4, 2)), (5, 3, Some(9)));
