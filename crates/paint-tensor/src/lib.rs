@@ -29,6 +29,8 @@ pub use backend::cpu::{peak_gflops, pool_bytes};
 pub use backend::{BACKENDS, BackendEntry};
 pub use device::Device;
 pub use error::{Error, Result};
+pub use op::batch_norm::{BatchNorm, BnMode};
+pub use op::conv::Conv2d;
 pub use op::update::AdamStep;
 pub use tape::Gradients;
 pub use tensor::Tensor;

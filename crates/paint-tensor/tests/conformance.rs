@@ -3,7 +3,7 @@
 //! A row of [`CASES`] names an operation, the shapes of its inputs and how to call it. The loss is a fixed random
 //! projection of the output, so that no gradient component can hide.
 
-use paint_tensor::{BACKENDS, Device, Result, Tensor};
+use paint_tensor::{BACKENDS, BatchNorm, BnMode, Conv2d, Device, Result, Tensor};
 
 struct Case {
     name: &'static str,
@@ -74,8 +74,53 @@ const CASES: &[Case] = &[
     case("concat", &[&[2, 1, 3], &[2, 4, 3]], |x| Tensor::concat(&[&x[0], &x[1]], 1)),
     case("gather with repeats", &[&[4, 3]], |x| x[0].gather(&[2, 0, 2, 3])),
     case("pick", &[&[3, 5]], |x| x[0].pick(&[4, 0, 2])),
+    case("conv2d", &[&[2, 3, 5, 7], &[4, 3, 3, 3]], |x| conv(x, 1, 1, 1)),
+    case("conv2d with stride", &[&[2, 2, 6, 7], &[3, 2, 3, 3]], |x| conv(x, 2, 1, 1)),
+    case("conv2d that leaves pixels out", &[&[1, 2, 8, 6], &[9, 2, 3, 2]], |x| conv(x, 3, 0, 1)),
+    case("conv2d of single pixels", &[&[2, 3, 5, 4], &[10, 3, 1, 1]], |x| conv(x, 2, 0, 1)),
+    case("conv2d with wide padding", &[&[1, 2, 3, 2], &[2, 2, 1, 2]], |x| conv(x, 2, 2, 1)),
+    case("conv2d in groups", &[&[2, 4, 5, 3], &[6, 2, 3, 3]], |x| conv(x, 1, 1, 2)),
+    case("conv2d by channel", &[&[1, 3, 4, 5], &[3, 1, 2, 2]], |x| conv(x, 1, 0, 3)),
+    case("batch_norm, running", &[&[3, 2, 2, 3], &[2], &[2]], |x| norm(x, BnMode::Running)),
+    case("batch_norm, batch", &[&[3, 2, 2, 3], &[2], &[2]], |x| norm(x, BnMode::Batch)),
+    case("batch_norm, mixed", &[&[3, 2, 2, 3], &[2], &[2]], |x| {
+        norm(x, BnMode::Mixed { batch: 0.3 })
+    }),
+    case("batch_norm without planes", &[&[5, 3], &[3], &[3]], |x| norm(x, BnMode::Batch)),
+    case("group_norm", &[&[2, 6, 2, 3], &[6], &[6]], |x| x[0].group_norm(2, &x[1], &x[2], 1e-5)),
+    case("group_norm of one group", &[&[2, 3, 4], &[3], &[3]], |x| {
+        x[0].group_norm(1, &x[1], &x[2], 1e-5)
+    }),
+    case("max_pool", &[&[2, 2, 5, 7]], |x| spread(&x[0])?.max_pool(3, 2, 1)),
+    case("avg_pool", &[&[2, 2, 5, 7]], |x| x[0].avg_pool(3, 2)),
+    case("avg_pool of every other pixel", &[&[2, 2, 5, 4]], |x| x[0].avg_pool(1, 2)),
+    case("global_avg_pool", &[&[2, 3, 2, 5]], |x| x[0].global_avg_pool()),
     case("unfold_patches of a non-square image", &[&[2, 3, 4, 6]], |x| x[0].unfold_patches(2)),
 ];
+
+fn conv(x: &[Tensor], stride: usize, padding: usize, groups: usize) -> Result<Tensor> {
+    x[0].conv2d(&x[1], Conv2d { stride, padding, groups })
+}
+
+fn norm(x: &[Tensor], mode: BnMode) -> Result<Tensor> {
+    let c = x[1].elem_count();
+    let running = |seed| Tensor::from_vec(values(c, seed), [c], x[1].device());
+    let (running_mean, running_var) = (running(5)?, running(6)?.add_scalar(1.5)?);
+    x[0].batch_norm(&BatchNorm {
+        scale: &x[1],
+        shift: &x[2],
+        running_mean: &running_mean,
+        running_var: &running_var,
+        eps: 1e-5,
+        mode,
+    })
+}
+
+/// Elements further apart than a difference moves them, in no order: no maximum changes its place.
+fn spread(x: &Tensor) -> Result<Tensor> {
+    let steps = (0..x.elem_count()).map(|i| (i * 4 % 11) as f32 * 3.0).collect();
+    x.add(&Tensor::from_vec(steps, x.shape(), x.device())?)
+}
 
 /// A fixed sequence in [-1, 1].
 fn values(len: usize, seed: usize) -> Vec<f32> {
@@ -210,6 +255,17 @@ fn shapes_that_do_not_fit_are_refused_by_name() {
         zeros(&[2, 3]).slice(1, 2, 2).unwrap_err().to_string(),
         zeros(&[2, 3]).permute(&[0, 0]).unwrap_err().to_string(),
         zeros(&[2, 3]).broadcast_to([3]).unwrap_err().to_string(),
+        zeros(&[1, 3, 4, 4])
+            .conv2d(&zeros(&[2, 2, 3, 3]), Conv2d::default())
+            .unwrap_err()
+            .to_string(),
+        zeros(&[1, 2, 4, 4])
+            .conv2d(&zeros(&[2, 2, 5, 3]), Conv2d::default())
+            .unwrap_err()
+            .to_string(),
+        zeros(&[1, 6]).group_norm(4, &zeros(&[6]), &zeros(&[6]), 1e-5).unwrap_err().to_string(),
+        zeros(&[1, 2, 4, 4]).max_pool(5, 1, 0).unwrap_err().to_string(),
+        norm(&[zeros(&[1, 3]), zeros(&[2]), zeros(&[2])], BnMode::Batch).unwrap_err().to_string(),
     ];
     let words = [
         "weight",
@@ -222,6 +278,11 @@ fn shapes_that_do_not_fit_are_refused_by_name() {
         "slice",
         "permute",
         "broadcast",
+        "conv2d weight",
+        "conv2d input",
+        "group_norm",
+        "max_pool",
+        "batch_norm",
     ];
     for (message, word) in messages.iter().zip(words) {
         assert!(message.contains(word), "{message:?} does not name {word:?}");

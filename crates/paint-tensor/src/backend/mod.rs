@@ -5,6 +5,7 @@
 
 pub(crate) mod cpu;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Result;
@@ -158,6 +159,67 @@ pub(crate) struct AttentionGrad<'a> {
     pub(crate) grad: &'a Storage,
 }
 
+/// A convolution: `[batch, inputs, H, W]` by kernels `[outputs, inputs / groups, kh, kw]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Conv {
+    pub(crate) batch: usize,
+    pub(crate) inputs: usize,
+    pub(crate) outputs: usize,
+    pub(crate) groups: usize,
+    /// `[H, W]`.
+    pub(crate) input: [usize; 2],
+    /// `[kh, kw]`.
+    pub(crate) kernel: [usize; 2],
+    pub(crate) stride: usize,
+    pub(crate) padding: usize,
+    /// `[oh, ow]`.
+    pub(crate) output: [usize; 2],
+}
+
+impl Conv {
+    /// Elements of one kernel.
+    pub(crate) fn depth(&self) -> usize {
+        self.inputs / self.groups * self.kernel[0] * self.kernel[1]
+    }
+
+    /// Elements of one output plane.
+    pub(crate) fn output_len(&self) -> usize {
+        self.output[0] * self.output[1]
+    }
+}
+
+/// Square windows over planes `[H, W]`, one for each element of `[oh, ow]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) input: [usize; 2],
+    pub(crate) side: usize,
+    pub(crate) stride: usize,
+    pub(crate) padding: usize,
+    pub(crate) output: [usize; 2],
+}
+
+impl Window {
+    /// Elements of an input plane.
+    pub(crate) fn input_len(&self) -> usize {
+        self.input[0] * self.input[1]
+    }
+
+    /// Elements of an output plane.
+    pub(crate) fn output_len(&self) -> usize {
+        self.output[0] * self.output[1]
+    }
+
+    /// The rows and columns of the input that output `index` covers.
+    pub(crate) fn covers(&self, index: usize) -> [Range<usize>; 2] {
+        let place = [index / self.output[1], index % self.output[1]];
+        [0, 1].map(|axis| {
+            let start = place[axis] * self.stride;
+            let end = (start + self.side).saturating_sub(self.padding).min(self.input[axis]);
+            start.saturating_sub(self.padding)..end
+        })
+    }
+}
+
 /// One parameter's update.
 #[derive(Clone, Copy)]
 pub(crate) enum Update<'a> {
@@ -209,6 +271,56 @@ pub(crate) trait Backend: Send + Sync {
         grad: &Storage,
         d: usize,
     ) -> Result<(Storage, Storage)>;
+
+    fn conv2d(&self, conv: &Conv, x: &Storage, weight: &Storage) -> Result<Storage>;
+    /// The gradient of the input.
+    fn conv2d_backward_input(
+        &self,
+        conv: &Conv,
+        weight: &Storage,
+        grad: &Storage,
+    ) -> Result<Storage>;
+    /// The gradient of the kernels.
+    fn conv2d_backward_weight(&self, conv: &Conv, x: &Storage, grad: &Storage) -> Result<Storage>;
+
+    /// Mean and biased variance of the channels of `[outer, channels, inner]`.
+    fn channel_moments(&self, x: &Storage, split: [usize; 3]) -> Result<(Storage, Storage)>;
+    /// `scale x + shift` with one `scale` and `shift` a channel.
+    fn channel_affine(
+        &self,
+        x: &Storage,
+        scale: &Storage,
+        shift: &Storage,
+        split: [usize; 3],
+    ) -> Result<Storage>;
+    /// `Σ grad` and `Σ grad (x - centre)` of each channel.
+    fn channel_gradient_sums(
+        &self,
+        x: &Storage,
+        grad: &Storage,
+        centre: &Storage,
+        split: [usize; 3],
+    ) -> Result<(Storage, Storage)>;
+    /// `a grad + b x + c` with one `[a, b, c]` a channel.
+    fn channel_combine(
+        &self,
+        x: &Storage,
+        grad: &Storage,
+        coefficients: [&Storage; 3],
+        split: [usize; 3],
+    ) -> Result<Storage>;
+
+    /// The largest element of each window of each plane, and its place in the plane.
+    fn max_pool(&self, window: &Window, x: &Storage) -> Result<(Storage, Storage)>;
+    fn max_pool_backward(
+        &self,
+        window: &Window,
+        place: &Storage,
+        grad: &Storage,
+    ) -> Result<Storage>;
+    /// The mean of each window of each plane; without padding.
+    fn avg_pool(&self, window: &Window, x: &Storage) -> Result<Storage>;
+    fn avg_pool_backward(&self, window: &Window, grad: &Storage) -> Result<Storage>;
 
     fn softmax(&self, x: &Storage, d: usize) -> Result<Storage>;
     fn softmax_backward(&self, y: &Storage, grad: &Storage, d: usize) -> Result<Storage>;

@@ -2,10 +2,14 @@
 
 mod activation;
 mod attention;
+pub(crate) mod batch_norm;
+pub(crate) mod conv;
 mod elementwise;
+mod group_norm;
 mod layout;
 mod linear;
 mod matmul;
 mod norm;
+mod pool;
 mod reduce;
 pub(crate) mod update;

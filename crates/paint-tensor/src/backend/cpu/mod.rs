@@ -3,12 +3,15 @@
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod channelwise;
+mod conv;
 mod elementwise;
 mod gemm;
 mod layout;
 mod math;
 mod parallel;
 mod peak;
+mod pool;
 mod portable;
 #[cfg(test)]
 mod reference;
@@ -20,8 +23,8 @@ use std::sync::{Arc, OnceLock};
 use self::elementwise::SgdStep;
 use self::gemm::{Finish, Kernel, Operand, Size};
 use super::{
-    Attention, AttentionGrad, Backend, BackendEntry, Binary, Epilogue, Gemm, HeadRows, Matrix,
-    Storage, Unary, Update,
+    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, Epilogue, Gemm, HeadRows,
+    Matrix, Storage, Unary, Update, Window,
 };
 use crate::Result;
 use crate::shape::elem_count;
@@ -193,6 +196,93 @@ impl Backend for Cpu {
         Ok(build2([d, d], |dgamma, dbeta| {
             rowwise::layer_norm_affine_backward(host(x), host(stats), host(grad), dgamma, dbeta);
         }))
+    }
+
+    fn conv2d(&self, conv: &Conv, x: &Storage, weight: &Storage) -> Result<Storage> {
+        let len = conv.batch * conv.outputs * conv.output_len();
+        Ok(build(len, |out| conv::forward(conv, host(x), host(weight), out)))
+    }
+
+    fn conv2d_backward_input(
+        &self,
+        conv: &Conv,
+        weight: &Storage,
+        grad: &Storage,
+    ) -> Result<Storage> {
+        let len = conv.batch * conv.inputs * conv.input[0] * conv.input[1];
+        Ok(build(len, |dx| conv::backward_input(conv, host(weight), host(grad), dx)))
+    }
+
+    fn conv2d_backward_weight(&self, conv: &Conv, x: &Storage, grad: &Storage) -> Result<Storage> {
+        let len = conv.outputs * conv.depth();
+        Ok(build(len, |dw| conv::backward_weight(conv, host(x), host(grad), dw)))
+    }
+
+    fn channel_moments(&self, x: &Storage, split: [usize; 3]) -> Result<(Storage, Storage)> {
+        Ok(build2([split[1]; 2], |mean, variance| {
+            channelwise::moments(host(x), split, mean, variance);
+        }))
+    }
+
+    fn channel_affine(
+        &self,
+        x: &Storage,
+        scale: &Storage,
+        shift: &Storage,
+        split: [usize; 3],
+    ) -> Result<Storage> {
+        Ok(build(x.len(), |out| {
+            channelwise::affine(host(x), host(scale), host(shift), split[2], out);
+        }))
+    }
+
+    fn channel_gradient_sums(
+        &self,
+        x: &Storage,
+        grad: &Storage,
+        centre: &Storage,
+        split: [usize; 3],
+    ) -> Result<(Storage, Storage)> {
+        Ok(build2([split[1]; 2], |plain, centred| {
+            channelwise::gradient_sums(host(x), host(grad), host(centre), split, [plain, centred]);
+        }))
+    }
+
+    fn channel_combine(
+        &self,
+        x: &Storage,
+        grad: &Storage,
+        coefficients: [&Storage; 3],
+        split: [usize; 3],
+    ) -> Result<Storage> {
+        Ok(build(x.len(), |out| {
+            channelwise::combine(host(x), host(grad), coefficients.map(host), split[2], out);
+        }))
+    }
+
+    fn max_pool(&self, window: &Window, x: &Storage) -> Result<(Storage, Storage)> {
+        let len = x.len() / window.input_len() * window.output_len();
+        Ok(build2([len; 2], |out, place| pool::max(window, host(x), out, place)))
+    }
+
+    fn max_pool_backward(
+        &self,
+        window: &Window,
+        place: &Storage,
+        grad: &Storage,
+    ) -> Result<Storage> {
+        let len = grad.len() / window.output_len() * window.input_len();
+        Ok(build(len, |dx| pool::max_backward(window, host(place), host(grad), dx)))
+    }
+
+    fn avg_pool(&self, window: &Window, x: &Storage) -> Result<Storage> {
+        let len = x.len() / window.input_len() * window.output_len();
+        Ok(build(len, |out| pool::mean(window, host(x), out)))
+    }
+
+    fn avg_pool_backward(&self, window: &Window, grad: &Storage) -> Result<Storage> {
+        let len = grad.len() / window.output_len() * window.input_len();
+        Ok(build(len, |dx| pool::mean_backward(window, host(grad), dx)))
     }
 
     fn softmax(&self, x: &Storage, d: usize) -> Result<Storage> {

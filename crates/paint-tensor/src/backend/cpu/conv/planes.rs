@@ -1,0 +1,165 @@
+//! Zero-padded planes of a few images, cut by the phase of the stride.
+//!
+//! Letters: `s` stride, `(Y, X)` padded coordinates. A plane holds, for one channel, the pixels with one `(Y mod s,
+//! X mod s)` of several images one after the other, `ph` rows of `pw` each. Output `(oy, ox)` of an image reads for
+//! the tap `(ky, kx)` the plane of phase `(ky mod s, kx mod s)` at `(oy + ky / s, ox + kx / s)`: neighbouring outputs read
+//! neighbouring elements. Positions beyond the last column of an output row are computed too and dropped.
+
+use super::super::slab::Block;
+use super::tile::MAX_WIDTH;
+
+/// What the outputs read: a convolution's geometry, for one group of channels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taps {
+    pub(super) channels: usize,
+    /// Height and width of a source image.
+    pub(super) source: [usize; 2],
+    /// Distance of source pixels on the padded grid; more than one puts zeros between them.
+    pub(super) spacing: usize,
+    /// Rows and columns of zeros before the first pixel; a negative number leaves pixels out.
+    pub(super) padding: [isize; 2],
+    pub(super) kernel: [usize; 2],
+    pub(super) stride: usize,
+    pub(super) output: [usize; 2],
+}
+
+impl Taps {
+    /// Elements of the channels of one source image.
+    pub(super) fn source_len(&self) -> usize {
+        self.channels * self.source[0] * self.source[1]
+    }
+
+    /// Elements of `channels` of one output image.
+    pub(super) fn output_len(&self, channels: usize) -> usize {
+        channels * self.output[0] * self.output[1]
+    }
+
+    /// `(ph, pw)`.
+    fn plane(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.output[axis] + (self.kernel[axis] - 1) / self.stride)
+    }
+
+    /// Phases that a tap reads, by axis.
+    fn phases(&self) -> [usize; 2] {
+        self.kernel.map(|side| side.min(self.stride))
+    }
+
+    /// How many images give at least `positions` output positions.
+    pub(super) fn images_for(&self, positions: usize) -> usize {
+        let [h, w] = self.plane();
+        (positions / (h * w)).max(1)
+    }
+
+    /// Output positions of `images` images, to the end of the last output row, in whole vectors.
+    pub(super) fn positions(&self, images: usize) -> usize {
+        let [h, w] = self.plane();
+        let last = ((images - 1) * h + self.output[0] - 1) * w + self.output[1];
+        last.next_multiple_of(MAX_WIDTH)
+    }
+
+    /// Where each (channel, ky, kx) reads, for position zero; `plane` is the length of one plane.
+    pub(super) fn offsets(&self, plane: usize) -> Vec<usize> {
+        let ([_, w], [fy, fx], s) = (self.plane(), self.phases(), self.stride);
+        let mut offsets = Vec::with_capacity(self.channels * self.kernel[0] * self.kernel[1]);
+        for channel in 0..self.channels {
+            for ky in 0..self.kernel[0] {
+                for kx in 0..self.kernel[1] {
+                    let index = (channel * fy + ky % s) * fx + kx % s;
+                    offsets.push(index * plane + ky / s * w + kx / s);
+                }
+            }
+        }
+        offsets
+    }
+
+    /// Copies the output image `image` out of rows of positions, `width` apart.
+    pub(super) fn gather(&self, image: usize, rows: &[f32], width: usize, out: &mut [f32]) {
+        self.each_row(image, width, out.len(), |position, at, len| {
+            out[at..at + len].copy_from_slice(&rows[position..position + len]);
+        });
+    }
+
+    /// The reverse of [`Self::gather`].
+    pub(super) fn scatter(&self, image: usize, out: &[f32], rows: &mut [f32], width: usize) {
+        self.each_row(image, width, out.len(), |position, at, len| {
+            rows[position..position + len].copy_from_slice(&out[at..at + len]);
+        });
+    }
+
+    /// Calls `f(position, index, length)` for each row of an output image with `len` elements.
+    fn each_row(
+        &self,
+        image: usize,
+        width: usize,
+        len: usize,
+        mut f: impl FnMut(usize, usize, usize),
+    ) {
+        let ([h, w], [oh, ow]) = (self.plane(), self.output);
+        for row in 0..len / ow {
+            f(row / oh * width + (image * h + row % oh) * w, row * ow, ow);
+        }
+    }
+}
+
+/// The planes of a few images: `[channel, phase][image, ph, pw]`.
+pub(super) struct Planes {
+    block: Block,
+    len: usize,
+}
+
+impl Planes {
+    /// The planes of the first `images` images of `source`, whose channels are one of `groups` groups.
+    pub(super) fn of(taps: &Taps, images: usize, source: &[f32], groups: usize) -> Self {
+        let ([h, w], [fy, fx]) = (taps.plane(), taps.phases());
+        let len = images * h * w;
+        let count = taps.channels * fy * fx;
+        let reach = (taps.kernel[0] - 1) * w + taps.kernel[1];
+        let mut block = Block::take(count * len + taps.positions(images) + reach);
+        let planes = block.as_mut_slice();
+        planes.fill(0.0);
+        let [source_h, source_w] = taps.source;
+        for image in 0..images {
+            let source = &source[image * groups * taps.source_len()..][..taps.source_len()];
+            for (index, row) in source.chunks_exact(source_w).enumerate() {
+                let (channel, y) = (index / source_h, index % source_h);
+                let Some((py, ty)) = taps.place(0, y) else { continue };
+                let start = (channel * fy + py) * fx * len + (image * h + ty) * w;
+                taps.copy_row(row, &mut planes[start..], len);
+            }
+        }
+        Self { block, len }
+    }
+
+    /// The length of one plane.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn as_slice(&self) -> &[f32] {
+        self.block.as_slice()
+    }
+}
+
+impl Taps {
+    /// The phase and place of source coordinate `i` along `axis`, if a tap reads it.
+    fn place(&self, axis: usize, i: usize) -> Option<(usize, usize)> {
+        let padded = (i * self.spacing).checked_add_signed(self.padding[axis])?;
+        let (phase, at) = (padded % self.stride, padded / self.stride);
+        (phase < self.phases()[axis] && at < self.plane()[axis]).then_some((phase, at))
+    }
+
+    /// Spreads a source row over the planes of its phases, `len` apart.
+    fn copy_row(&self, row: &[f32], planes: &mut [f32], len: usize) {
+        if self.stride == 1 && self.spacing == 1 && self.padding[1] >= 0 {
+            let start = self.padding[1] as usize;
+            let count = row.len().min(self.plane()[1].saturating_sub(start));
+            planes[start..start + count].copy_from_slice(&row[..count]);
+            return;
+        }
+        for (x, value) in row.iter().enumerate() {
+            if let Some((phase, at)) = self.place(1, x) {
+                planes[phase * len + at] = *value;
+            }
+        }
+    }
+}
