@@ -1,5 +1,11 @@
 //! Layers as places in [`Params`]: a layer knows where its weights are, never what they are.
 
+mod channel_norm;
+mod conv;
+
+pub(crate) use channel_norm::{BatchNorm, ChannelNorm, GroupNorm};
+pub(crate) use conv::Conv;
+
 use paint_tensor::Tensor;
 
 use crate::error::Result;
@@ -19,6 +25,11 @@ impl Linear {
             weight: params.id(&format!("{prefix}.weight"))?,
             bias: params.id(&format!("{prefix}.bias"))?,
         })
+    }
+
+    /// The layer at known places.
+    pub(crate) fn at(weight: ParamId, bias: ParamId) -> Self {
+        Self { weight, bias }
     }
 
     /// `[.., I]` → `[.., O]`.

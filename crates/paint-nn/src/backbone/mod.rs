@@ -3,7 +3,14 @@
 //! Letters: `B` batch, `C` classes, `N` patches, `D` width, `P` prompt tokens, images `[B, 3, H, W]` with values in
 //! `[0, 1]`: mean and standard deviation are applied inside, because they belong to the weights.
 
+pub mod cifar_resnet;
+mod input;
+pub mod residual;
+pub mod resnet;
 pub mod vit;
+pub mod wide_resnet;
+
+pub use paint_tensor::BnMode;
 
 use paint_rng::Seed;
 use paint_tensor::{Device, Gradients, Tensor};
@@ -12,7 +19,10 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::{Checkpoint, Preprocess};
 use crate::error::{Error, Result};
 use crate::params::Params;
+use cifar_resnet::CifarResnetConfig;
+use resnet::{ResnetConfig, StrideIn};
 use vit::{Vit, VitConfig};
+use wide_resnet::WideResnetConfig;
 
 /// The sizes of a network and the preprocessing its weights were trained with.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +37,8 @@ pub struct Spec {
     pub feature_dim: usize,
     /// The number of blocks.
     pub depth: usize,
+    /// How many of them each stage has; a transformer is one stage.
+    pub stages: Vec<usize>,
     /// Mean, standard deviation, resize and crop of the weights.
     pub preprocess: Preprocess,
 }
@@ -136,8 +148,12 @@ pub trait Backbone: Send + Sync {
     /// Another model with the same values; they share memory until one of them is updated.
     fn duplicate(&self) -> Box<dyn Backbone>;
 
-    /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]`: made once for a batch and shared by its
-    /// forward passes. It is affine, so the embedding of a mix of images is the mix of their embeddings.
+    /// Chooses the statistics of batch norms, until chosen anew; a network without batch norms stays as it is.
+    fn set_batch_norm(&mut self, _mode: BnMode) {}
+
+    /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]` (of a convolutional network: the normalised
+    /// images): made once for a batch and shared by its forward passes. It is affine, so the embedding of a mix of images
+    /// is the mix of their embeddings.
     fn embed(&self, images: &Tensor) -> Result<Tensor>;
 
     /// The rest of the network.
@@ -217,6 +233,19 @@ macro_rules! vit {
     };
 }
 
+/// A row whose model is a convolutional network.
+macro_rules! cnn {
+    ($name:literal, $summary:literal, $config:expr) => {
+        BackboneEntry {
+            name: $name,
+            summary: $summary,
+            build: |name, weights, options| {
+                Ok(Box::new($config.build(name, weights, options)?) as Box<dyn Backbone>)
+            },
+        }
+    };
+}
+
 /// Every backbone, by name.
 pub const BACKBONES: &[BackboneEntry] = &[
     vit!(
@@ -249,6 +278,48 @@ pub const BACKBONES: &[BackboneEntry] = &[
         "ViT-Large, 16x16 patches, 224x224 images",
         VitConfig::large_patch16_224()
     ),
+    cnn!(
+        "cifar_resnet20",
+        "ResNet-20 with batch norm, 32x32 images",
+        CifarResnetConfig::batch_norm(3)
+    ),
+    cnn!(
+        "cifar_resnet32",
+        "ResNet-32 with batch norm, 32x32 images",
+        CifarResnetConfig::batch_norm(5)
+    ),
+    cnn!(
+        "cifar_resnet44",
+        "ResNet-44 with batch norm, 32x32 images",
+        CifarResnetConfig::batch_norm(7)
+    ),
+    cnn!(
+        "cifar_resnet56",
+        "ResNet-56 with batch norm, 32x32 images",
+        CifarResnetConfig::batch_norm(9)
+    ),
+    cnn!(
+        "cifar_resnet26_gn",
+        "ResNet-26 with group norm, 32x32 images",
+        CifarResnetConfig::resnet26_gn()
+    ),
+    cnn!("resnet18", "ResNet-18, 224x224 images", ResnetConfig::resnet18()),
+    cnn!(
+        "resnet50",
+        "ResNet-50, stride in the 3x3 convolutions, 224x224 images",
+        ResnetConfig::resnet50(StrideIn::Conv3x3)
+    ),
+    cnn!(
+        "resnet50_stride1x1",
+        "ResNet-50, stride in the 1x1 convolutions, 224x224 images",
+        ResnetConfig::resnet50(StrideIn::Conv1x1)
+    ),
+    cnn!(
+        "wide_resnet28_10",
+        "WideResNet-28-10, 32x32 images (RobustBench's Standard)",
+        WideResnetConfig::wrn_28_10()
+    ),
+    cnn!("wide_resnet40_2", "WideResNet-40-2, 32x32 images", WideResnetConfig::wrn_40_2()),
 ];
 
 /// The row of a name.

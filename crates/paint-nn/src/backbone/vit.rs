@@ -13,11 +13,11 @@ pub use config::VitConfig;
 
 use paint_tensor::Tensor;
 
+use super::input::{Input, preprocess};
 use super::{
     Attention, Backbone, BuildOptions, Features, Pooling, Positions, PromptPosition, Request, Spec,
     Weights,
 };
-use crate::checkpoint::{CropMode, Interpolation, Preprocess};
 use crate::error::{Error, Result};
 use crate::layers::{LayerNorm, Linear};
 use crate::params::{ParamId, Params};
@@ -29,10 +29,7 @@ pub struct Vit {
     config: VitConfig,
     spec: Spec,
     params: Params,
-    /// `[1, 3, 1, 1]`.
-    mean: Tensor,
-    /// `[1, 3, 1, 1]`.
-    std: Tensor,
+    input: Input,
     patch_weight: ParamId,
     patch_bias: ParamId,
     cls_token: ParamId,
@@ -51,7 +48,7 @@ impl Vit {
         weights: Weights,
         options: &BuildOptions,
     ) -> Result<Self> {
-        let preprocess = preprocess(&config, &weights, options)?;
+        let preprocess = preprocess(config.image_size, &weights, options)?;
         if options.positions == Positions::Interpolate {
             config.image_size = preprocess.input_size;
         }
@@ -80,11 +77,8 @@ impl Vit {
         let blocks = (0..config.depth)
             .map(|i| Block::find(&params, i, config.num_heads))
             .collect::<Result<_>>()?;
-        let channels =
-            |values: [f32; 3]| Tensor::from_vec(values.to_vec(), [1, 3, 1, 1], &options.device);
         Ok(Self {
-            mean: channels(preprocess.mean)?,
-            std: channels(preprocess.std)?,
+            input: Input::new(&preprocess, &options.device)?,
             patch_weight: params.id("patch_embed.proj.weight")?,
             patch_bias: params.id("patch_embed.proj.bias")?,
             cls_token: params.id("cls_token")?,
@@ -98,6 +92,7 @@ impl Vit {
                 num_classes: config.num_classes,
                 feature_dim: config.embed_dim,
                 depth: config.depth,
+                stages: vec![config.depth],
                 preprocess,
             },
             config,
@@ -153,12 +148,7 @@ impl Backbone for Vit {
     }
 
     fn embed(&self, images: &Tensor) -> Result<Tensor> {
-        let [b, c, h, w] = images.dims4("images")?;
-        let [height, width] = self.config.image_size;
-        if [c, h, w] != [3, height, width] {
-            return Err(shape("images", &[b, 3, height, width], images));
-        }
-        let x = images.sub(&self.mean)?.div(&self.std)?;
+        let x = self.input.normalize(images)?;
         let patches = x.unfold_patches(self.config.patch_size)?; // [B, N, 3pp]
         let pixels = 3 * self.config.patch_size * self.config.patch_size;
         let weight = self.params[self.patch_weight].reshape([self.config.embed_dim, pixels])?;
@@ -190,26 +180,6 @@ impl Backbone for Vit {
             Some(classes) => self.head.forward_outputs(&self.params, &pooled, classes)?,
         };
         Ok(Features { pooled, logits, attention })
-    }
-}
-
-/// The preprocessing that was given; drawn weights have none of their own and take the middle of the range.
-fn preprocess(config: &VitConfig, weights: &Weights, options: &BuildOptions) -> Result<Preprocess> {
-    match (&options.preprocess, weights) {
-        (Some(preprocess), _) => Ok(preprocess.clone()),
-        (None, Weights::Random(_)) => Ok(Preprocess {
-            mean: [0.5; 3],
-            std: [0.5; 3],
-            input_size: config.image_size,
-            crop_pct: 1.0,
-            crop_mode: CropMode::Center,
-            interpolation: Interpolation::Bicubic,
-        }),
-        (None, Weights::Checkpoint(_)) => Err(Error::Argument {
-            what: "preprocessing",
-            expected: "mean and standard deviation of the weights".into(),
-            got: "none".into(),
-        }),
     }
 }
 

@@ -14,21 +14,39 @@ pub enum Slot {
     Bias,
 }
 
-/// A layer of a transformer block, in timm's words.
+/// A layer of a transformer block, in timm's words, or of a residual block of convolutions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The layer norm before attention.
+    /// The layer norm before attention; the first norm of a residual block.
     Norm1,
     /// `attn.qkv`.
     Qkv,
     /// `attn.proj`.
     Proj,
-    /// The layer norm before the MLP.
+    /// The layer norm before the MLP; the second norm of a residual block.
     Norm2,
     /// `mlp.fc1`.
     Fc1,
     /// `mlp.fc2`.
     Fc2,
+    /// The first convolution.
+    Conv1,
+    /// The second convolution.
+    Conv2,
+    /// The third convolution of a bottleneck.
+    Conv3,
+    /// The third norm of a bottleneck.
+    Norm3,
+    /// The convolution on the shortcut.
+    ShortcutConv,
+    /// The norm on the shortcut.
+    ShortcutNorm,
+}
+
+impl Part {
+    fn is_norm(self) -> bool {
+        matches!(self, Self::Norm1 | Self::Norm2 | Self::Norm3 | Self::ShortcutNorm)
+    }
 }
 
 /// What a parameter is within its model.
@@ -51,6 +69,10 @@ pub enum Role {
     },
     /// The norm after the last block.
     FinalNorm(Slot),
+    /// The convolution before the first block.
+    StemConv(Slot),
+    /// The norm before the first block.
+    StemNorm(Slot),
     /// The classifier.
     Head(Slot),
     /// A domain's prompt tokens.
@@ -60,7 +82,11 @@ pub enum Role {
 impl Role {
     /// Whether it is the scale or offset of a norm.
     pub fn is_norm_affine(self) -> bool {
-        matches!(self, Self::FinalNorm(_) | Self::Block { part: Part::Norm1 | Part::Norm2, .. })
+        match self {
+            Self::FinalNorm(_) | Self::StemNorm(_) => true,
+            Self::Block { part, .. } => part.is_norm(),
+            _ => false,
+        }
     }
 
     /// The layer parameter it is; tokens and position embeddings are none.
@@ -68,6 +94,8 @@ impl Role {
         match self {
             Self::PatchEmbed(slot)
             | Self::FinalNorm(slot)
+            | Self::StemConv(slot)
+            | Self::StemNorm(slot)
             | Self::Head(slot)
             | Self::Block { slot, .. } => Some(slot),
             Self::ClsToken | Self::PosEmbed | Self::Prompt => None,
@@ -150,6 +178,19 @@ mod tests {
         assert!(!choice.covers(block(8, Part::Qkv)));
         assert!(!choice.covers(block(9, Part::Norm2)));
         assert!(!choice.covers(Role::FinalNorm(Slot::Bias)));
+    }
+
+    #[test]
+    fn the_norms_of_a_residual_network_are_norms_and_its_convolutions_are_not() {
+        for part in [Part::Norm1, Part::Norm3, Part::ShortcutNorm] {
+            assert!(Trainable::NormAffine.covers(block(3, part)));
+        }
+        assert!(Trainable::NormAffine.covers(Role::StemNorm(Slot::Bias)));
+        for part in [Part::Conv1, Part::Conv3, Part::ShortcutConv] {
+            assert!(!Trainable::NormAffine.covers(block(3, part)));
+            assert!(Trainable::Layers.covers(block(3, part)));
+        }
+        assert!(!Trainable::NormAffine.covers(Role::StemConv(Slot::Weight)));
     }
 
     #[test]

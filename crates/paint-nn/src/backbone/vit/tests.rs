@@ -5,7 +5,7 @@ use paint_tensor::{Device, Tensor};
 
 use super::*;
 use crate::backbone::{BACKBONES, find};
-use crate::checkpoint::{Array, Checkpoint, Dtype, Format};
+use crate::checkpoint::{Array, Checkpoint, Dtype, Format, Preprocess};
 use crate::params::Trainable;
 
 const SIZES: VitConfig = VitConfig {

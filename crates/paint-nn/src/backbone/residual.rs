@@ -1,0 +1,150 @@
+//! Residual networks of convolutions: the part that all families share.
+//!
+//! A stem, blocks, global average pooling and a linear classifier. The families differ in names, sizes, norms and
+//! shortcuts, which their own files spell out: [`cifar_resnet`](super::cifar_resnet), [`resnet`](super::resnet) and
+//! [`wide_resnet`](super::wide_resnet).
+
+mod assembly;
+mod block;
+
+pub(super) use assembly::{Assembly, NormKind};
+pub(super) use block::{Block, Order, Shortcut};
+
+use paint_tensor::{BnMode, Tensor};
+
+use super::input::{Input, preprocess};
+use super::{Attention, Backbone, BuildOptions, Features, Request, Spec, Weights};
+use crate::error::{Error, Result};
+use crate::layers::{ChannelNorm, Conv, Linear};
+use crate::params::Params;
+
+/// A residual network.
+#[derive(Debug, Clone)]
+pub struct ResidualNet {
+    spec: Spec,
+    params: Params,
+    input: Input,
+    batch_norm: BnMode,
+    parts: Parts,
+}
+
+/// The layers, in forward order.
+#[derive(Debug, Clone)]
+pub(super) struct Parts {
+    pub(super) stem: Conv,
+    /// Norm and ReLU after the stem; pre-activation blocks bring their own.
+    pub(super) stem_norm: Option<ChannelNorm>,
+    pub(super) stem_pool: StemPool,
+    /// Blocks by stage.
+    pub(super) stages: Vec<Vec<Block>>,
+    /// Norm and ReLU after pre-activation blocks.
+    pub(super) final_norm: Option<ChannelNorm>,
+    pub(super) head: Linear,
+    /// `D`.
+    pub(super) feature_dim: usize,
+    /// `C`.
+    pub(super) num_classes: usize,
+}
+
+/// What follows the stem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StemPool {
+    None,
+    /// The largest of 3x3 pixels, every second one (ImageNet).
+    Max,
+}
+
+/// A family's plan: builds the layers from an assembly.
+pub(super) struct Plan<'a> {
+    pub(super) name: &'a str,
+    /// The image size of a network with drawn weights.
+    pub(super) usual_size: [usize; 2],
+    pub(super) parts: &'a dyn Fn(&mut Assembly) -> Result<Parts>,
+    /// Entries of a checkpoint that the forward pass does not read.
+    pub(super) unused: fn(&str) -> bool,
+}
+
+impl ResidualNet {
+    pub(super) fn build(plan: &Plan<'_>, weights: Weights, options: &BuildOptions) -> Result<Self> {
+        let preprocess = preprocess(plan.usual_size, &weights, options)?;
+        let input = Input::new(&preprocess, &options.device)?;
+        let mut assembly = Assembly::new(weights, &options.device);
+        let parts = (plan.parts)(&mut assembly)?;
+        let params = assembly.finish(plan.name, plan.unused)?;
+        let spec = Spec {
+            name: plan.name.to_owned(),
+            image_size: preprocess.input_size,
+            num_classes: parts.num_classes,
+            feature_dim: parts.feature_dim,
+            depth: parts.stages.iter().map(Vec::len).sum(),
+            stages: parts.stages.iter().map(Vec::len).collect(),
+            preprocess,
+        };
+        Ok(Self { spec, params, input, batch_norm: BnMode::default(), parts })
+    }
+}
+
+impl Backbone for ResidualNet {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn params(&self) -> &Params {
+        &self.params
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        &mut self.params
+    }
+
+    fn duplicate(&self) -> Box<dyn Backbone> {
+        Box::new(self.clone())
+    }
+
+    fn set_batch_norm(&mut self, mode: BnMode) {
+        self.batch_norm = mode;
+    }
+
+    /// Mean and standard deviation alone: every convolution may adapt.
+    fn embed(&self, images: &Tensor) -> Result<Tensor> {
+        self.input.normalize(images)
+    }
+
+    fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {
+        for (what, asked) in [
+            ("prompt tokens", request.prompt.is_some()),
+            ("attention maps", request.attention != Attention::Omit),
+        ] {
+            if asked {
+                return Err(Error::Argument {
+                    what,
+                    expected: "a vision transformer: a convolutional network has no tokens".into(),
+                    got: self.spec.name.clone(),
+                });
+            }
+        }
+        let (params, mode, parts) = (&self.params, self.batch_norm, &self.parts);
+        let mut x = parts.stem.forward(params, embedding)?;
+        if let Some(norm) = &parts.stem_norm {
+            x = norm.forward(params, &x, mode)?.relu()?;
+        }
+        if parts.stem_pool == StemPool::Max {
+            x = x.max_pool(3, 2, 1)?;
+        }
+        for block in parts.stages.iter().flatten() {
+            x = block.forward(params, &x, mode)?;
+        }
+        if let Some(norm) = &parts.final_norm {
+            x = norm.forward(params, &x, mode)?.relu()?;
+        }
+        let pooled = x.global_avg_pool()?; // [B, D]
+        let logits = match request.classes {
+            None => parts.head.forward(params, &pooled)?,
+            Some(classes) => parts.head.forward_outputs(params, &pooled, classes)?,
+        };
+        Ok(Features { pooled, logits, attention: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

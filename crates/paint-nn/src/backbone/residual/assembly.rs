@@ -1,0 +1,162 @@
+//! Building a network layer by layer, from a checkpoint or from drawn weights.
+//!
+//! Each layer is named once, where it is built. What a checkpoint lacks, has too many of, or has in another shape is
+//! collected and refused together at the end.
+
+use std::collections::BTreeMap;
+
+use paint_rng::Seed;
+use paint_tensor::{Conv2d, Device, Tensor};
+
+use crate::backbone::Weights;
+use crate::checkpoint::Array;
+use crate::error::{Error, Misfit, Result};
+use crate::layers::{BatchNorm, ChannelNorm, Conv, GroupNorm, Linear};
+use crate::params::{ParamId, Params, Role, Slot};
+
+/// PyTorch's for batch and group norm.
+const EPS: f32 = 1e-5;
+
+/// A network under construction.
+pub(in crate::backbone) struct Assembly {
+    device: Device,
+    source: Source,
+    params: Params,
+    misfit: Misfit,
+}
+
+enum Source {
+    Draw(Seed),
+    Take(BTreeMap<String, Array>),
+}
+
+/// The norm of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::backbone) enum NormKind {
+    Batch,
+    Group(usize),
+}
+
+impl Assembly {
+    pub(super) fn new(weights: Weights, device: &Device) -> Self {
+        let source = match weights {
+            Weights::Random(seed) => Source::Draw(seed),
+            Weights::Checkpoint(checkpoint) => Source::Take(checkpoint.into_iter().collect()),
+        };
+        let (params, misfit) = (Params::default(), Misfit::default());
+        Self { device: device.clone(), source, params, misfit }
+    }
+
+    /// The first axis of an entry of the checkpoint.
+    pub(in crate::backbone) fn rows(&self, name: &str) -> Option<usize> {
+        match &self.source {
+            Source::Draw(_) => None,
+            Source::Take(arrays) => arrays.get(name)?.shape.first().copied(),
+        }
+    }
+
+    /// `name.weight` `[outputs, inputs, side, side]`, padded by half a kernel.
+    pub(in crate::backbone) fn conv(
+        &mut self,
+        name: &str,
+        role: impl Fn(Slot) -> Role,
+        [outputs, inputs, side]: [usize; 3],
+        stride: usize,
+    ) -> Result<Conv> {
+        // He's initialisation, by outputs.
+        let std = (2.0 / (outputs * side * side) as f64).sqrt();
+        let weight =
+            self.tensor(&format!("{name}.weight"), &[outputs, inputs, side, side], |z| std * z)?;
+        let weight = self.params.insert(format!("{name}.weight"), role(Slot::Weight), weight)?;
+        Ok(Conv { weight, how: Conv2d { stride, padding: side / 2, groups: 1 } })
+    }
+
+    /// `name.weight`, `name.bias` and, for a batch norm, `name.running_mean` and `name.running_var`, each `[channels]`.
+    pub(in crate::backbone) fn norm(
+        &mut self,
+        kind: NormKind,
+        name: &str,
+        role: impl Fn(Slot) -> Role,
+        channels: usize,
+    ) -> Result<ChannelNorm> {
+        let weight = self.vector(name, role(Slot::Weight), channels, 1.0)?;
+        let bias = self.vector(name, role(Slot::Bias), channels, 0.0)?;
+        Ok(match kind {
+            NormKind::Group(groups) => {
+                ChannelNorm::Group(GroupNorm { weight, bias, groups, eps: EPS })
+            }
+            NormKind::Batch => ChannelNorm::Batch(BatchNorm {
+                weight,
+                bias,
+                running_mean: self.tensor(&format!("{name}.running_mean"), &[channels], |_| 0.0)?,
+                running_var: self.tensor(&format!("{name}.running_var"), &[channels], |_| 1.0)?,
+                eps: EPS,
+            }),
+        })
+    }
+
+    /// The classifier `name.weight` `[C, inputs]` and `name.bias` `[C]`, and `C`: the checkpoint's, or else the usual one.
+    pub(in crate::backbone) fn head(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        usual_classes: usize,
+    ) -> Result<(Linear, usize)> {
+        let classes = self.rows(&format!("{name}.weight")).unwrap_or(usual_classes);
+        let std = (1.0 / inputs as f64).sqrt();
+        let weight = self.tensor(&format!("{name}.weight"), &[classes, inputs], |z| std * z)?;
+        let weight =
+            self.params.insert(format!("{name}.weight"), Role::Head(Slot::Weight), weight)?;
+        let bias = self.vector(name, Role::Head(Slot::Bias), classes, 0.0)?;
+        Ok((Linear::at(weight, bias), classes))
+    }
+
+    fn vector(&mut self, layer: &str, role: Role, len: usize, drawn: f64) -> Result<ParamId> {
+        let slot = if role.slot() == Some(Slot::Weight) { "weight" } else { "bias" };
+        let name = format!("{layer}.{slot}");
+        let tensor = self.tensor(&name, &[len], |_| drawn)?;
+        self.params.insert(name, role, tensor)
+    }
+
+    /// The entry of that name, or a drawn one: `value` turns a normal number into an element.
+    fn tensor(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        value: impl Fn(f64) -> f64,
+    ) -> Result<Tensor> {
+        let arrays = match &mut self.source {
+            Source::Draw(seed) => {
+                let mut rng = seed.derive("residual/init", &[self.params.len() as u64]);
+                let data = (0..shape.iter().product()).map(|_| value(rng.normal()) as f32);
+                return Ok(Tensor::from_vec(data.collect(), shape, &self.device)?);
+            }
+            Source::Take(arrays) => arrays,
+        };
+        match arrays.remove(name) {
+            Some(array) if array.shape == shape => {
+                return Ok(Tensor::from_vec(array.data, shape, &self.device)?);
+            }
+            Some(array) => {
+                self.misfit.misshaped.push((name.to_owned(), shape.to_vec(), array.shape));
+            }
+            None => self.misfit.missing.push(name.to_owned()),
+        }
+        // Refused at the end, with everything else that does not fit.
+        Ok(Tensor::zeros(shape, &self.device)?)
+    }
+
+    /// The parameters, if the checkpoint had them all and nothing else but what `unused` names.
+    pub(super) fn finish(mut self, model: &str, unused: fn(&str) -> bool) -> Result<Params> {
+        if let Source::Take(arrays) = self.source {
+            // A count of training batches, which no forward pass reads.
+            let counter = |name: &str| name.ends_with(".num_batches_tracked");
+            self.misfit.extra =
+                arrays.into_keys().filter(|name| !counter(name) && !unused(name)).collect();
+        }
+        if self.misfit.is_empty() {
+            return Ok(self.params);
+        }
+        Err(Error::Weights { model: model.to_owned(), misfit: self.misfit })
+    }
+}
