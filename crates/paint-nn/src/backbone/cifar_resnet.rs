@@ -2,7 +2,8 @@
 //!
 //! Two published families. He et al. (2016a): depth `6n + 2`, batch norm after each convolution, shortcuts of every
 //! other pixel between channels of zeros ("option A"). Sun et al. (2020, test-time training): the pre-activation form
-//! with group norm, shortcuts of 2x2 means before channels of zeros; its norms are called `bn` all the same. Names are those of the published files.
+//! with group norm, shortcuts of 2x2 means before channels of zeros; its norms are called `bn` all the same. Names are
+//! those of the published files.
 
 use super::residual::{
     Assembly, Block, NormKind, Order, Parts, Plan, ResidualNet, Shortcut, StemPool,
@@ -56,10 +57,8 @@ impl CifarResnetConfig {
         let post = order == Order::PostActivation;
         let width = self.width;
         let stem = assembly.conv("conv1", Role::StemConv, [width, 3, 3], 1)?;
-        let stem_norm = match post {
-            true => Some(assembly.norm(kind, "bn1", Role::StemNorm, width)?),
-            false => None,
-        };
+        let stem_norm =
+            post.then(|| assembly.norm(kind, "bn1", Role::StemNorm, width)).transpose()?;
         let mut inputs = width;
         let mut stages = Vec::new();
         for stage in 0..3 {
@@ -103,10 +102,8 @@ impl CifarResnetConfig {
             }
             stages.push(blocks);
         }
-        let final_norm = match post {
-            true => None,
-            false => Some(assembly.norm(kind, "bn", Role::FinalNorm, inputs)?),
-        };
+        let final_norm =
+            (!post).then(|| assembly.norm(kind, "bn", Role::FinalNorm, inputs)).transpose()?;
         let head_name = if post { "linear" } else { "fc" };
         let (head, num_classes) = assembly.head(head_name, inputs, self.num_classes)?;
         Ok(Parts {

@@ -29,7 +29,7 @@ impl WideResnetConfig {
         Self { blocks: 4, widen: 10, width: 16, num_classes: 10 }
     }
 
-    /// WRN-40-2, `AugMix`'s.
+    /// WRN-40-2, AugMix's.
     pub const fn wrn_40_2() -> Self {
         Self { blocks: 6, widen: 2, width: 16, num_classes: 10 }
     }
