@@ -8,18 +8,24 @@ use rand_distr::Beta;
 
 use crate::views::{NOISE_STD, Padding, View};
 
-/// Where random numbers come from. `step` counts batches from 0.
+/// Where random numbers come from. `step` counts batches from 0; `number` counts whatever is drawn, which is the step
+/// for a method that draws one a batch.
 pub trait Draws: Send + Sync {
     /// `count` numbers from N(0, 1) for the prompt of number `id`.
     fn prompt(&self, id: u64, count: usize) -> Vec<f32>;
     /// `λ ~ Beta(α, α)`; `alpha` is positive.
     fn lambda(&self, step: u64, alpha: f64) -> f32;
     /// A random order of `0..n`.
-    fn permutation(&self, step: u64, n: usize) -> Vec<usize>;
+    fn permutation(&self, number: u64, n: usize) -> Vec<usize>;
     /// The parameters of a view of images of `[H, W]` pixels.
-    fn view(&self, step: u64, size: [usize; 2], padding: Padding) -> View;
-    /// `count` numbers of pixel noise, already scaled, for image `index` of the batch.
-    fn noise(&self, step: u64, index: usize, count: usize) -> Vec<f32>;
+    fn view(&self, number: u64, size: [usize; 2], padding: Padding) -> View;
+    /// `count` numbers of pixel noise, already scaled, for image `index` of a view.
+    fn noise(&self, number: u64, index: usize, count: usize) -> Vec<f32>;
+    /// The places of `0..count` that go back to the source, ascending, each with probability `share`, for the
+    /// parameter of number `param` among the trained.
+    fn restored(&self, step: u64, param: usize, count: usize, share: f64) -> Vec<usize>;
+    /// `count` numbers from U(0, 1) for the start of a network's parameter of number `param`.
+    fn start(&self, param: usize, count: usize) -> Vec<f32>;
 }
 
 /// Draws derived from the seed of a run.
@@ -37,17 +43,38 @@ impl Draws for Seeded {
         self.0.derive("paint/lambda", &[step]).sample(&beta) as f32
     }
 
-    fn permutation(&self, step: u64, n: usize) -> Vec<usize> {
-        self.0.derive("paint/mixup", &[step]).permutation(n)
+    fn permutation(&self, number: u64, n: usize) -> Vec<usize> {
+        self.0.derive("paint/mixup", &[number]).permutation(n)
     }
 
-    fn view(&self, step: u64, size: [usize; 2], padding: Padding) -> View {
-        View::draw(&mut self.0.derive("views", &[step]), size, padding)
+    fn view(&self, number: u64, size: [usize; 2], padding: Padding) -> View {
+        View::draw(&mut self.0.derive("views", &[number]), size, padding)
     }
 
-    fn noise(&self, step: u64, index: usize, count: usize) -> Vec<f32> {
-        let mut rng = self.0.derive("views/noise", &[step, index as u64]);
+    fn noise(&self, number: u64, index: usize, count: usize) -> Vec<f32> {
+        let mut rng = self.0.derive("views/noise", &[number, index as u64]);
         (0..count).map(|_| (NOISE_STD * rng.normal()) as f32).collect()
+    }
+
+    fn restored(&self, step: u64, param: usize, count: usize, share: f64) -> Vec<usize> {
+        if share <= 0.0 {
+            return Vec::new();
+        }
+        let mut rng = self.0.derive("restored", &[step, param as u64]);
+        // The gap to the next place has a geometric distribution: a draw for each place chosen, not for each there is.
+        let mut gap = || ((1.0 - rng.uniform()).ln() / (1.0 - share).ln()).floor();
+        let mut places = Vec::new();
+        let mut place = gap();
+        while place < count as f64 {
+            places.push(place as usize);
+            place += 1.0 + gap();
+        }
+        places
+    }
+
+    fn start(&self, param: usize, count: usize) -> Vec<f32> {
+        let mut rng = self.0.derive("start", &[param as u64]);
+        (0..count).map(|_| rng.uniform() as f32).collect()
     }
 }
 
@@ -64,6 +91,23 @@ mod tests {
         // 0.03: four standard errors of a share over 4000 draws.
         assert!((share(1.0) - 0.5).abs() < 0.03, "{}", share(1.0));
         assert!(share(0.1) < 0.15, "{}", share(0.1));
+    }
+
+    #[test]
+    fn restored_places_are_ascending_and_as_many_as_their_share() {
+        let draws = Seeded(Seed(3));
+        let places = draws.restored(5, 2, 100_000, 0.01);
+        assert!(
+            places.windows(2).all(|pair| pair[0] < pair[1]) && places[places.len() - 1] < 100_000
+        );
+        // 130: four standard deviations of a count with mean 1000.
+        assert!(places.len().abs_diff(1000) < 130, "{}", places.len());
+        // As many in the first half as in the second, again within four standard deviations.
+        let half = places.iter().filter(|&&place| place < 50_000).count();
+        assert!(half.abs_diff(places.len() / 2) < 64, "{half}");
+        assert_eq!(draws.restored(5, 2, 4, 1.0), [0, 1, 2, 3]);
+        assert!(draws.restored(5, 2, 4, 0.0).is_empty());
+        assert_ne!(draws.restored(6, 2, 1000, 0.1), draws.restored(5, 2, 1000, 0.1));
     }
 
     #[test]

@@ -51,6 +51,14 @@ pub enum Error {
         /// The batch, counted from 0.
         step: u64,
     },
+    /// A method that looks at source data before it is deployed was given none.
+    #[error("{method} needs {need} before it is deployed, and was given none")]
+    NoSource {
+        /// The method.
+        method: &'static str,
+        /// What is missing.
+        need: &'static str,
+    },
     /// The oracle was asked for without the true domain.
     #[error("the oracle needs the true domain of a batch, and none was told")]
     NoDomain,

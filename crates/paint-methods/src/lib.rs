@@ -1,7 +1,7 @@
 //! Continual test-time adaptation methods.
 //!
-//! A [`Method`] sees unlabelled images and nothing else: no signature of this crate carries a label, and no method can
-//! name a dataset. Each method is one file and one row of [`METHODS`].
+//! A [`Method`] sees unlabelled images and nothing else: the only labels of this crate are those of [`SourceData`], which
+//! a method may look at before it is deployed, and no method can name a dataset. Each method is one file and one row of [`METHODS`].
 //!
 //! ```
 //! use paint_methods::{BuildArgs, by_name};
@@ -20,10 +20,16 @@
 //! # }
 //! ```
 
+mod deployed;
 pub mod draws;
+mod entropy_filter;
 mod error;
+mod fisher;
 mod images;
+mod learner;
 mod method;
+mod preset;
+mod source_data;
 pub mod views;
 
 pub use error::{Error, Result};
@@ -31,3 +37,4 @@ pub use method::paint;
 pub use method::{
     BuildArgs, METHODS, Method, MethodEntry, PromptUse, SourceNeed, State, Step, by_name,
 };
+pub use source_data::SourceData;

@@ -3,17 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a golden test stops at the first surprise")]
 
 mod fixture;
+mod tiny_vit;
 
-use fixture::{Fixture, gap};
+use fixture::Fixture;
 use paint_methods::draws::Draws;
 use paint_methods::paint::{Adaptation, Config, Paint};
 use paint_methods::views::{Padding, View};
 use paint_methods::{BuildArgs, Method as _};
-use paint_nn::backbone::vit::{Vit, VitConfig};
-use paint_nn::backbone::{BuildOptions, Weights};
-use paint_nn::checkpoint::{Checkpoint, CropMode, Format, Interpolation, Preprocess};
 use paint_rng::Seed;
-use paint_tensor::Device;
+use tiny_vit::{close, model, movement};
 use toml::toml;
 
 /// The draws of a recorded run.
@@ -47,42 +45,14 @@ impl Draws for Replay {
         let all = self.0.values(&format!("step{step}.draw.augment.noise"));
         all[index * count..(index + 1) * count].to_vec()
     }
-}
 
-fn model(fixture: &Fixture) -> Vit {
-    let mut weights = Checkpoint::new(Format::SafeTensors);
-    for (name, array) in fixture.arrays.iter() {
-        if let Some(name) = name.strip_prefix("param.") {
-            weights.insert(name.to_owned(), array.clone()).unwrap();
-        }
+    fn restored(&self, _step: u64, _param: usize, _count: usize, _share: f64) -> Vec<usize> {
+        unreachable!("PAINT restores nothing")
     }
-    let config = VitConfig {
-        image_size: [12, 16],
-        patch_size: 4,
-        embed_dim: 20,
-        depth: 4,
-        num_heads: 2,
-        mlp_ratio: 3.0,
-        num_classes: 7,
-    };
-    let preprocess = Preprocess {
-        mean: [0.5; 3],
-        std: [0.5; 3],
-        input_size: [12, 16],
-        crop_pct: 1.0,
-        crop_mode: CropMode::Center,
-        interpolation: Interpolation::Bilinear,
-    };
-    let options =
-        BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(&Device::cpu()) };
-    Vit::build("tiny", config, Weights::Checkpoint(weights), &options).unwrap()
-}
 
-/// The expected and found numbers of one kind agree to `tolerance` of the largest expected.
-fn close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
-    let scale = expected.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-    let gap = gap(found, expected);
-    assert!(gap <= tolerance * scale, "{what}: {gap:e} of {scale:e}");
+    fn start(&self, _param: usize, _count: usize) -> Vec<f32> {
+        unreachable!("PAINT has no network of its own")
+    }
 }
 
 fn check_step(fixture: &Fixture, t: usize, found: &Adaptation, paint: &Paint) {
@@ -130,16 +100,6 @@ fn check_step(fixture: &Fixture, t: usize, found: &Adaptation, paint: &Paint) {
     let prompts: Vec<f32> =
         memory.ids().iter().flat_map(|&id| memory.prompt(id).unwrap().to_vec().unwrap()).collect();
     close(&at("prompts"), &prompts, &expect("prompts"), 1e-5);
-}
-
-/// The movement of each trained weight, without the key bias, whose gradient is rounding and nothing else.
-fn movement(name: &str, after: &[f32], before: &[f32]) -> Vec<f32> {
-    let mut moved: Vec<f32> = after.iter().zip(before).map(|(a, b)| a - b).collect();
-    if name.ends_with("attn.qkv.bias") {
-        let third = moved.len() / 3;
-        moved.drain(third..2 * third);
-    }
-    moved
 }
 
 /// `tolerance` is that of the weights, relative to how far they moved.

@@ -1,7 +1,13 @@
 //! The trait every method implements, and the table of all of them.
 
+mod cpl;
+mod eata;
 pub mod paint;
+mod sar;
 mod source;
+mod tent;
+
+use std::sync::Arc;
 
 use paint_nn::backbone::Backbone;
 pub use paint_nn::state::State;
@@ -10,6 +16,8 @@ use paint_tensor::Tensor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::draws::Draws;
+use crate::source_data::SourceData;
 use crate::{Error, Result};
 
 /// What one batch gave.
@@ -65,12 +73,22 @@ pub struct BuildArgs<'a> {
     pub seed: Seed,
     /// Only these classes compete, in this order (ImageNet-R has 200 of ImageNet's 1000); `None` for all.
     pub classes: Option<&'a [usize]>,
+    /// Source images, for the methods whose row says that they need them.
+    pub source: Option<SourceData<'a>>,
+    /// Recorded draws in place of those that `seed` gives.
+    pub draws: Option<&'a Arc<dyn Draws>>,
 }
 
 impl<'a> BuildArgs<'a> {
     /// All classes of `model`.
     pub fn new(model: &'a dyn Backbone, seed: Seed) -> Self {
-        Self { model, seed, classes: None }
+        Self { model, seed, classes: None, source: None, draws: None }
+    }
+
+    /// The source images a method needs.
+    fn unlabelled(&self, method: &'static str) -> Result<&'a Tensor> {
+        let missing = Error::NoSource { method, need: "unlabelled source images" };
+        self.source.ok_or(missing)?.images(self.model.spec())
     }
 }
 
@@ -113,7 +131,15 @@ impl MethodEntry {
 }
 
 /// Every method.
-pub const METHODS: &[MethodEntry] = &[source::ENTRY, paint::ENTRY];
+pub const METHODS: &[MethodEntry] = &[
+    source::ENTRY,
+    tent::ENTRY,
+    eata::ENTRY_ETA,
+    eata::ENTRY_EATA,
+    sar::ENTRY,
+    cpl::ENTRY,
+    paint::ENTRY,
+];
 
 /// The row of a name.
 pub fn by_name(name: &str) -> Result<&'static MethodEntry> {
@@ -124,7 +150,10 @@ pub fn by_name(name: &str) -> Result<&'static MethodEntry> {
 }
 
 /// Reads a method's settings.
-fn parse<T: DeserializeOwned>(method: &'static str, settings: &toml::Table) -> Result<T> {
+pub(crate) fn parse<T: DeserializeOwned>(
+    method: &'static str,
+    settings: &toml::Table,
+) -> Result<T> {
     settings
         .clone()
         .try_into()
@@ -132,7 +161,7 @@ fn parse<T: DeserializeOwned>(method: &'static str, settings: &toml::Table) -> R
 }
 
 /// Writes a method's settings.
-fn table<T: Serialize>(method: &'static str, config: &T) -> Result<toml::Table> {
+pub(crate) fn table<T: Serialize>(method: &'static str, config: &T) -> Result<toml::Table> {
     toml::Table::try_from(config).map_err(|error| Error::Config { method, why: error.to_string() })
 }
 

@@ -1,0 +1,220 @@
+//! A network that learns: the source, the copy that adapts, and the optimizer between them.
+//!
+//! Everything here is cheap to clone, because tensors are shared until they are replaced: a method is undone or reset
+//! by putting back a clone.
+
+use std::sync::Arc;
+
+use paint_nn::backbone::{Backbone, Features, Request, Spec};
+use paint_nn::optim::{Adam, Group, Optimizer, Rule, Sam, Sgd};
+use paint_nn::params::{Params, Trainable};
+use paint_tensor::{Device, Gradients, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::method::{BuildArgs, State};
+use crate::{Error, Result};
+
+/// How a gradient becomes an update. What a rule remembers lives on from batch to batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Descent {
+    /// Adam, betas 0.9 and 0.999.
+    Adam,
+    /// SGD with momentum 0.9.
+    Momentum,
+    /// SGD with Nesterov's momentum 0.9.
+    Nesterov,
+}
+
+impl Descent {
+    /// An optimizer for everything of `select`.
+    pub(crate) fn optimizer(self, select: Trainable, lr: f64) -> Optimizer {
+        let sgd = |nesterov| Rule::Sgd(Sgd { momentum: 0.9, nesterov, weight_decay: 0.0 });
+        let rule = match self {
+            Self::Adam => Rule::Adam(Adam::default()),
+            Self::Momentum => sgd(false),
+            Self::Nesterov => sgd(true),
+        };
+        Optimizer::new(rule, vec![Group { select, lr: lr as f32 }])
+    }
+}
+
+/// A network that learns.
+pub(crate) struct Learner {
+    source: Box<dyn Backbone>,
+    model: Box<dyn Backbone>,
+    trained: Trainable,
+    optimizer: Optimizer,
+    classes: Option<Arc<[usize]>>,
+    step: u64,
+}
+
+impl Clone for Learner {
+    fn clone(&self) -> Self {
+        Self {
+            source: self.source.duplicate(),
+            model: self.model.duplicate(),
+            trained: self.trained.clone(),
+            optimizer: self.optimizer.clone(),
+            classes: self.classes.clone(),
+            step: self.step,
+        }
+    }
+}
+
+impl Learner {
+    /// Adapts `trained` of a duplicate of the model; `method` is who is told if the network has nothing of the kind.
+    pub(crate) fn new(
+        method: &'static str,
+        args: &BuildArgs<'_>,
+        trained: Trainable,
+        optimizer: Optimizer,
+    ) -> Result<Self> {
+        if args.model.params().select(&trained).is_empty() {
+            let why = format!("{} has no parameter of {trained:?}", args.model.spec().name);
+            return Err(Error::Config { method, why });
+        }
+        let mut source = args.model.duplicate();
+        source.params_mut().freeze();
+        let (model, classes) = (source.duplicate(), args.classes.map(Arc::from));
+        Ok(Self { source, model, trained, optimizer, classes, step: 0 })
+    }
+
+    /// Sizes and preprocessing of the network.
+    pub(crate) fn spec(&self) -> &Spec {
+        self.source.spec()
+    }
+
+    /// Where the network lives.
+    pub(crate) fn device(&self) -> Device {
+        let first = self.source.params().iter().next();
+        first.map_or_else(Device::cpu, |param| param.tensor().device().clone())
+    }
+
+    /// The network that adapts.
+    pub(crate) fn model(&self) -> &dyn Backbone {
+        self.model.as_ref()
+    }
+
+    /// The network as it was before the first batch.
+    pub(crate) fn source(&self) -> &dyn Backbone {
+        self.source.as_ref()
+    }
+
+    /// What trains.
+    pub(crate) fn trained(&self) -> &Trainable {
+        &self.trained
+    }
+
+    /// A forward pass of one of the method's networks over the classes that compete.
+    pub(crate) fn forward(&self, network: &dyn Backbone, images: &Tensor) -> Result<Features> {
+        let request = Request { classes: self.classes.as_deref(), ..Request::default() };
+        Ok(network.forward(images, &request)?)
+    }
+
+    /// `[B, C]` logits of the adapting network.
+    pub(crate) fn logits(&self, images: &Tensor) -> Result<Tensor> {
+        Ok(self.forward(self.model(), images)?.logits)
+    }
+
+    /// Lets gradients reach what trains.
+    pub(crate) fn track(&mut self) {
+        self.model.params_mut().track(&self.trained);
+    }
+
+    /// Lets gradients reach nothing.
+    pub(crate) fn freeze(&mut self) {
+        self.model.params_mut().freeze();
+    }
+
+    /// One optimizer step.
+    pub(crate) fn update(&mut self, gradients: &Gradients) -> Result<()> {
+        Ok(self.optimizer.step(self.model.params_mut(), gradients)?)
+    }
+
+    /// One sharpness-aware step: climbs by `rho` along `first`, asks `at_top` for the gradients there, and descends
+    /// with them from where it began.
+    pub(crate) fn update_sharpness_aware(
+        &mut self,
+        rho: f64,
+        first: &Gradients,
+        at_top: impl FnOnce(&Self) -> Result<Gradients>,
+    ) -> Result<()> {
+        let mut sam = Sam::new(rho as f32, self.optimizer.clone());
+        sam.ascend(&mut [self.model.params_mut()], first)?;
+        let second = at_top(self)?;
+        sam.descend(&mut [self.model.params_mut()], &second)?;
+        self.optimizer = sam.inner().clone();
+        Ok(())
+    }
+
+    /// Brings back the source and an optimizer that remembers nothing; batches are still counted.
+    pub(crate) fn restore_source(&mut self) {
+        self.model = self.source.duplicate();
+        self.optimizer.reset();
+    }
+
+    /// Ends a batch, and refuses it if a parameter is no longer finite.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        self.freeze();
+        let params = self.model.params();
+        let mut total = Tensor::zeros([], &self.device())?;
+        for id in params.select(&self.trained) {
+            total = total.add(&params[id].sum_all()?)?;
+        }
+        self.finite("the sum of the trained parameters", total.item()?)?;
+        self.step += 1;
+        Ok(())
+    }
+
+    /// Refuses a number that would poison the model.
+    pub(crate) fn finite(&self, what: &'static str, value: f32) -> Result<f32> {
+        if value.is_finite() {
+            return Ok(value);
+        }
+        Err(Error::Diverged { what, value, step: self.step })
+    }
+
+    /// Parameters, moments and the count of batches.
+    pub(crate) fn save(&self) -> State {
+        let mut state = State::default();
+        state.counters.insert("step".into(), self.step);
+        state.nest("model", save_params(self.model.params(), &self.trained));
+        state.nest("optimizer", self.optimizer.save());
+        state
+    }
+
+    /// Continues from what [`Learner::save`] gave.
+    pub(crate) fn load(&mut self, state: &State) -> Result<()> {
+        load_params(self.model.params_mut(), &self.trained, &state.part("model"))?;
+        self.optimizer.load(&state.part("optimizer"));
+        self.step = state.counter("step")?;
+        Ok(())
+    }
+}
+
+/// The values of what `choice` covers, by name.
+pub(crate) fn save_params(params: &Params, choice: &Trainable) -> State {
+    let value = |id| (params.param(id).name().to_owned(), params[id].detach());
+    State {
+        tensors: params.select(choice).into_iter().map(value).collect(),
+        counters: std::collections::BTreeMap::new(),
+    }
+}
+
+/// Takes over values that [`save_params`] gave for the same `choice`.
+pub(crate) fn load_params(params: &mut Params, choice: &Trainable, saved: &State) -> Result<()> {
+    let mut names = params.names(choice);
+    names.sort_unstable();
+    if !saved.tensors.keys().eq(&names) {
+        return Err(Error::State {
+            expected: format!("{} adapted parameters: {names:?}", names.len()),
+            found: format!("{:?}", saved.tensors.keys().collect::<Vec<_>>()),
+        });
+    }
+    for (name, value) in &saved.tensors {
+        let id = params.id(name)?;
+        params.set(id, value)?;
+    }
+    Ok(())
+}
