@@ -147,6 +147,7 @@ fn a_run_killed_again_and_again_or_stopped_by_a_full_disk_ends_with_the_same_bit
     assert_eq!(without_timing(&parts), without_timing(&whole));
     assert_eq!(state(&parts), state(&whole));
     assert_eq!(batches_logged(&parts), 12);
+    assert_eq!(files(&parts), files(&whole), "nothing of the interrupted runs stays behind");
 
     let again = run_command(&data, &parts).output().unwrap();
     assert_eq!(again.status.code(), Some(2));
@@ -173,7 +174,7 @@ fn stop_by_full_disk(data: &str, out: &Path) {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("state.safetensors"), "{}", stderr(&output));
     assert_eq!(fs::read(&path).unwrap(), before);
-    assert_eq!(files(out), files_before, "no partial file stays behind");
+    assert!(files(out) <= files_before, "no partial file stays behind");
 }
 
 #[test]

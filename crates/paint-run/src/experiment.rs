@@ -109,6 +109,7 @@ impl Experiment {
         }
         let io = |source| Error::Io { action: "create", source, path: out.clone() };
         fs::create_dir_all(out).map_err(io)?;
+        remove_partial(out)?;
         write_text(&out.join("config.toml"), &self.config.to_toml()?)?;
         if earlier == Earlier::Overwrite {
             for path in [&state, &out.join("summary.json")] {
@@ -147,6 +148,19 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+/// Removes what a run that was killed while writing its state left of it.
+fn remove_partial(out: &Path) -> Result<()> {
+    let fail = |source| Error::Io { action: "read", source, path: out.to_owned() };
+    for entry in fs::read_dir(out).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(".state.safetensors.") && name.ends_with(".tmp") {
+            remove(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes a file, if it is there.

@@ -45,8 +45,12 @@ impl Screen {
             Event::BatchDone(batch) => {
                 self.batches[at].push(batch.clone());
                 self.last[at] = Some(batch.clone());
+                // The first numbers come as soon as there are any.
                 if at + 1 == self.methods.len() {
                     self.batch_done();
+                } else if batch.index == 0 {
+                    let accuracy = percent(batch.domain_accuracy);
+                    self.line(&format!("{:18} {accuracy:>7}  after the first batch", batch.domain));
                 }
             }
             Event::RunDone(_) if at + 1 == self.methods.len() => self.bar.finish_and_clear(),
@@ -75,10 +79,6 @@ impl Screen {
                 "  {}: prompt {} allocated ({likeness})",
                 batch.domain, prompt.index
             ));
-        }
-        // Without a live bar the first batch still shows that numbers come.
-        if self.bar.is_hidden() && batch.index == 0 {
-            self.line(&format!("{domain}, after the first batch"));
         }
     }
 
