@@ -129,8 +129,11 @@ def compare_speed(args, backbone, batch, threads):
             extra = f"{worker.imported / MIB:.0f} MiB of it after imports"
             print(row(f"{label}: PyTorch {mode}", worker.samples, eager if mode != "eager" else [], extra))
     if ours:
-        peak = median(ours, "matmul_peak_fraction")
-        print(row(f"{label}: paint", ours, eager, f"{peak:.2f} of matmul peak"))
+        extra = f"{median(ours, 'matmul_peak_fraction'):.2f} of matmul peak"
+        if eager and args.device == "cpu":
+            beyond = max(s["peak_memory_bytes"] for s in eager) - workers["eager"].imported
+            extra += f"; {max(s['peak_memory_bytes'] for s in ours) / beyond:.2f} of eager's memory less its imports"
+        print(row(f"{label}: paint", ours, eager, extra))
     sys.stdout.flush()
 
 
