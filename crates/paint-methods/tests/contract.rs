@@ -46,7 +46,7 @@ fn variants(name: &str) -> Vec<Table> {
     match name {
         "paint" => vec![
             Table::new(),
-            toml! { preset = "paper_adam" },
+            toml! { preset = "paper" },
             toml! { preset = "reference" },
             toml! { preset = "reference_cifar10_c" },
             toml! { preset = "reference_imagenet_r" capacity = 2 eta = 0.9 },

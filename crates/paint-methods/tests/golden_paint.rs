@@ -155,7 +155,7 @@ fn ten_steps(name: &str, settings: &toml::Table, retrievals: usize, tolerance: f
 
 #[test]
 fn ten_steps_of_the_paper_match_pytorch() {
-    ten_steps("paper", &toml! { eta = 0.45 lr_blocks = 0.01 }, 1, 1e-4);
+    ten_steps("paper", &toml! { preset = "paper" eta = 0.45 lr_blocks = 0.01 }, 1, 1e-4);
 }
 
 #[test]

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
     /// The equations and constants as printed. The paper names no optimizer: plain gradient descent, one rate for all.
-    #[default]
     Paper,
-    /// `paper` with Adam made anew for each batch, prompts at 0.01 and blocks at 1e-4.
+    /// `paper` with Adam made anew for each batch, prompts at 0.01 and blocks at 1e-4. The default: its steps have one size
+    /// whatever the model, where one printed rate is right for one model only (RESULTS.md).
+    #[default]
     PaperAdam,
     /// The released code with its constants for ImageNet-C.
     Reference,
