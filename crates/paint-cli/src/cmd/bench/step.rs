@@ -106,7 +106,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(source: Box<dyn Backbone>, prompt: Tensor) -> Self {
+    fn new(source: Box<dyn Backbone>, prompt: &Tensor) -> Self {
         let mut model = source.duplicate();
         let blocks = Trainable::Blocks(0..TRAINED);
         model.params_mut().track(&blocks);
@@ -168,7 +168,7 @@ fn time(args: &Args, device: &Device) -> Result<()> {
     let inputs = Inputs { images, labels: (0..args.batch).map(|i| i % classes).collect() };
     let flops = step_flops(&Work::of(&*source)?, args.batch, PROMPTS, TRAINED);
 
-    let mut bench = Bench::new(source, prompt);
+    let mut bench = Bench::new(source, &prompt);
     bench.step(&inputs)?;
     let cpu_start = process::cpu_seconds();
     let mut times = Vec::with_capacity(args.repeat);
@@ -229,7 +229,7 @@ fn dump(args: &Args, device: &Device, weights: &Path, inputs: &Path, out: &Path)
         Ok(Tensor::from_vec(array.data.clone(), &array.shape, device)?)
     };
     let labels: Vec<usize> = array("labels")?.data.iter().map(|&label| label as usize).collect();
-    let bench = Bench::new(source, tensor("prompt")?);
+    let bench = Bench::new(source, &tensor("prompt")?);
     let embedding = bench.source.embed(&tensor("images")?)?;
     let (logits, gradients) = bench.gradients(&embedding, &labels)?;
     let mut values = vec![("logits".to_owned(), logits)];
