@@ -4,8 +4,10 @@
 //! counter alone, and a recorded run can be replayed by another implementation of the trait.
 
 use paint_rng::Seed;
+use paint_tensor::Tensor;
 use rand_distr::Beta;
 
+use crate::Result;
 use crate::views::{NOISE_STD, Padding, View};
 
 /// Where random numbers come from. `step` counts batches from 0; `number` counts whatever is drawn, which is the step
@@ -26,6 +28,13 @@ pub trait Draws: Send + Sync {
     fn restored(&self, step: u64, param: usize, count: usize, share: f64) -> Vec<usize>;
     /// `count` numbers from U(0, 1) for the start of a network's parameter of number `param`.
     fn start(&self, param: usize, count: usize) -> Vec<f32>;
+}
+
+/// The view of number `number` of a batch, with edge padding, as CoTTA and its followers augment.
+pub(crate) fn padded_view(draws: &dyn Draws, number: u64, images: &Tensor) -> Result<Tensor> {
+    let [_, c, h, w] = images.dims4("images")?;
+    let view = draws.view(number, [h, w], Padding::Edge);
+    view.apply(images, |i| draws.noise(number, i, c * h * w))
 }
 
 /// Draws derived from the seed of a run.

@@ -1,11 +1,13 @@
 //! A network that learns: the source, the copy that adapts, and the optimizer between them.
 //!
+//! Batch norms use the statistics of the batch, in the source too, as all these methods have it.
+//!
 //! Everything here is cheap to clone, because tensors are shared until they are replaced: a method is undone or reset
 //! by putting back a clone.
 
 use std::sync::Arc;
 
-use paint_nn::backbone::{Backbone, Features, Request, Spec};
+use paint_nn::backbone::{Backbone, BnMode, Features, Request, Spec};
 use paint_nn::optim::{Adam, Group, Optimizer, Rule, Sam, Sgd};
 use paint_nn::params::{Params, Trainable};
 use paint_tensor::{Device, Gradients, Tensor};
@@ -76,6 +78,7 @@ impl Learner {
         }
         let mut source = args.model.duplicate();
         source.params_mut().freeze();
+        source.set_batch_norm(BnMode::Batch);
         let (model, classes) = (source.duplicate(), args.classes.map(Arc::from));
         Ok(Self { source, model, trained, optimizer, classes, step: 0 })
     }
@@ -104,6 +107,11 @@ impl Learner {
     /// What trains.
     pub(crate) fn trained(&self) -> &Trainable {
         &self.trained
+    }
+
+    /// Batches so far.
+    pub(crate) fn step(&self) -> u64 {
+        self.step
     }
 
     /// A forward pass of one of the method's networks over the classes that compete.
@@ -145,6 +153,20 @@ impl Learner {
         let second = at_top(self)?;
         sam.descend(&mut [self.model.params_mut()], &second)?;
         self.optimizer = sam.inner().clone();
+        Ok(())
+    }
+
+    /// Puts values in place of the trained parameters: `change` gets each parameter's number among the trained, its
+    /// value and its source.
+    pub(crate) fn replace(
+        &mut self,
+        mut change: impl FnMut(usize, &Tensor, &Tensor) -> Result<Tensor>,
+    ) -> Result<()> {
+        let params = self.model.params_mut();
+        for (number, id) in params.select(&self.trained).into_iter().enumerate() {
+            let value = change(number, &params[id].detach(), &self.source.params()[id])?;
+            params.set(id, &value)?;
+        }
         Ok(())
     }
 

@@ -30,6 +30,7 @@ mod learner;
 mod method;
 mod preset;
 mod source_data;
+mod teacher;
 pub mod views;
 
 pub use error::{Error, Result};

@@ -56,6 +56,11 @@ fn variants(name: &str) -> Vec<Table> {
         "sar" => {
             vec![toml! { e0 = 0.9 }, toml! { e0 = 0.9 average_after_reset = "forget" lr = 0.1 }]
         }
+        "cotta" => vec![
+            toml! { views = 2 },
+            toml! { preset = "cnn_cifar10" views = 2 },
+            toml! { threshold = 1.1 views = 2 restored = 0.5 },
+        ],
         "tent" => vec![Table::new(), toml! { preset = "cnn_cifar10" }],
         "eta" | "eata" => {
             vec![toml! { e0 = 0.9 d = 0.9 }, toml! { preset = "vit_cifar10" e0 = 0.9 }]

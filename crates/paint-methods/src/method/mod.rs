@@ -1,5 +1,6 @@
 //! The trait every method implements, and the table of all of them.
 
+mod cotta;
 mod cpl;
 mod eata;
 pub mod paint;
@@ -16,7 +17,7 @@ use paint_tensor::Tensor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::draws::Draws;
+use crate::draws::{Draws, Seeded};
 use crate::source_data::SourceData;
 use crate::{Error, Result};
 
@@ -85,6 +86,11 @@ impl<'a> BuildArgs<'a> {
         Self { model, seed, classes: None, source: None, draws: None }
     }
 
+    /// The recorded draws, or those of the seed.
+    fn draws(&self) -> Arc<dyn Draws> {
+        self.draws.map_or_else(|| Arc::new(Seeded(self.seed)) as Arc<dyn Draws>, Arc::clone)
+    }
+
     /// The source images a method needs.
     fn unlabelled(&self, method: &'static str) -> Result<&'a Tensor> {
         let missing = Error::NoSource { method, need: "unlabelled source images" };
@@ -138,6 +144,7 @@ pub const METHODS: &[MethodEntry] = &[
     eata::ENTRY_EATA,
     sar::ENTRY,
     cpl::ENTRY,
+    cotta::ENTRY,
     paint::ENTRY,
 ];
 

@@ -18,10 +18,12 @@
 //!   parameters; so it does here, and `e_m` stays.
 //! - `average_after_reset`: the authors' code means to forget `e_m` with a reset and then stores it again: `keep`, the
 //!   default. `forget` is what the text and the benchmark library do.
-//! - The authors leave out the last three blocks and the final norm by name (`frozen_blocks`); we do by role.
+//! - The authors leave out the last three blocks and the final norm of a transformer (`frozen_blocks`) and the last stage
+//!   of a ResNet-50, by name; we do by role, and take the last stage of any residual network.
 //! - `lr`: momentum SGD 1e-3 at batch 64 for transformers, 2.5e-4 for convolutional networks on ImageNet, 1e-3 at batch 200
 //!   on CIFAR. All scaled to 50. The doubled rate for single images is not imitated.
 
+use paint_nn::backbone::Spec;
 use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -59,7 +61,7 @@ struct Config {
     reset_below: f64,
     /// What becomes of the moving average then.
     average_after_reset: Average,
-    /// How many of the last blocks stay as they are, and with them the final norm.
+    /// How many of a transformer's last blocks stay as they are, and with them the final norm.
     frozen_blocks: usize,
     /// The update rule.
     optimizer: Descent,
@@ -97,8 +99,12 @@ impl Config {
         })
     }
 
-    fn trained(&self, depth: usize) -> Trainable {
-        let last = Trainable::Blocks(depth.saturating_sub(self.frozen_blocks)..depth);
+    fn trained(&self, spec: &Spec) -> Trainable {
+        let frozen = match spec.stages.as_slice() {
+            [.., _, last] => *last,
+            _ => self.frozen_blocks,
+        };
+        let last = Trainable::Blocks(spec.depth.saturating_sub(frozen)..spec.depth);
         Trainable::NormAffine.except(Trainable::Any(vec![last, Trainable::FinalNorm]))
     }
 }
@@ -122,7 +128,7 @@ struct Sar {
 
 impl Sar {
     fn new(args: &BuildArgs<'_>, config: Config) -> Result<Self> {
-        let trained = config.trained(args.model.spec().depth);
+        let trained = config.trained(args.model.spec());
         let optimizer = config.optimizer.optimizer(trained.clone(), config.lr);
         Ok(Self { learner: Learner::new(NAME, args, trained, optimizer)?, config, average: None })
     }
