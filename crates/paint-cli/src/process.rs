@@ -46,12 +46,12 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn processor_time_and_memory_grow_with_work() {
         let before = cpu_seconds();
-        let mut block = vec![1_u8; 64 << 20];
+        let block = vec![1_u8; 64 << 20];
         let mut sum = 0_u64;
-        while cpu_seconds() < before + 0.03 {
-            block.iter_mut().for_each(|x| *x = x.wrapping_mul(3));
+        while sum == 0 || cpu_seconds() < before + 0.03 {
             sum += block.iter().map(|&x| u64::from(x)).sum::<u64>();
         }
-        assert!(sum > 0 && peak_memory_bytes() >= 64 << 20);
+        assert!(cpu_seconds() > before);
+        assert!(peak_memory_bytes() >= 64 << 20, "{} bytes", peak_memory_bytes());
     }
 }

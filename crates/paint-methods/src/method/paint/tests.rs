@@ -223,12 +223,12 @@ fn a_preset_gives_defaults_and_keys_replace_them() {
             .unwrap();
     let preset = Config::preset(Preset::ReferenceCifar10C);
     assert_eq!(config, Config { phi: 0.9, beta: 2.0, ..preset });
-    assert_eq!(Config::from_settings(&Table::new()).unwrap(), Config::preset(Preset::Paper));
+    assert_eq!(Config::from_settings(&Table::new()).unwrap(), Config::preset(Preset::PaperAdam));
 }
 
 #[test]
 fn resolved_numbers_print_as_the_paper_prints_them() {
-    let resolved = ENTRY.resolve(&Table::new()).unwrap().to_string();
+    let resolved = ENTRY.resolve(&toml! { preset = "paper" }).unwrap().to_string();
     for line in ["lr_prompts = 0.05", "eta = 0.2", "phi = 0.6", "gamma = 0.8", "alpha = 1.0"] {
         assert!(resolved.lines().any(|found| found == line), "{line} is missing in\n{resolved}");
     }
