@@ -180,3 +180,6 @@ pub(super) fn backward_weight(conv: &Conv, x: &[f32], grad: &[f32], dw: &mut [f3
         dw.iter_mut().zip(sum.as_slice()).for_each(|(out, sum)| *out += sum);
     }
 }
+
+#[cfg(test)]
+mod tests;

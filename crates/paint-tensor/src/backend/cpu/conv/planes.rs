@@ -36,12 +36,13 @@ impl Taps {
 
     /// `(ph, pw)`.
     fn plane(&self) -> [usize; 2] {
-        [0, 1].map(|axis| self.output[axis] + (self.kernel[axis] - 1) / self.stride)
+        let along = |axis| self.output[axis] + (self.kernel[axis] - 1) / self.stride;
+        [along(0), along(1)]
     }
 
     /// Phases that a tap reads, by axis.
     fn phases(&self) -> [usize; 2] {
-        self.kernel.map(|side| side.min(self.stride))
+        [self.kernel[0].min(self.stride), self.kernel[1].min(self.stride)]
     }
 
     /// How many images give at least `positions` output positions.

@@ -25,12 +25,12 @@ pub(super) fn multiply(
     Arch::new().dispatch(Multiply { offsets, weights, planes, rows, width });
 }
 
-struct Multiply<'a> {
-    offsets: &'a [usize],
-    weights: &'a [f32],
-    planes: &'a [f32],
-    rows: &'a mut [f32],
-    width: usize,
+pub(super) struct Multiply<'a> {
+    pub(super) offsets: &'a [usize],
+    pub(super) weights: &'a [f32],
+    pub(super) planes: &'a [f32],
+    pub(super) rows: &'a mut [f32],
+    pub(super) width: usize,
 }
 
 impl WithSimd for Multiply<'_> {
@@ -74,17 +74,31 @@ fn product<S: Simd, const R: usize>(
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; R];
     for (&offset, weights) in offsets.iter().zip(weights.chunks(ROWS)) {
         let near = &planes[offset..offset + VECTORS * S::F32_LANES];
-        let near = S::as_simd_f32s(near).0;
-        let near = [near[0], near[1], near[2]];
+        let &[first, second, third] = S::as_simd_f32s(near).0 else { break };
         let weights = &weights[..R];
         for r in 0..R {
             let weight = simd.splat_f32s(weights[r]);
-            for v in 0..VECTORS {
-                sums[r][v] = simd.mul_add_e_f32s(weight, near[v], sums[r][v]);
-            }
+            sums[r][0] = simd.mul_add_e_f32s(weight, first, sums[r][0]);
+            sums[r][1] = simd.mul_add_e_f32s(weight, second, sums[r][1]);
+            sums[r][2] = simd.mul_add_e_f32s(weight, third, sums[r][2]);
         }
     }
-    sums
+    settled(simd, &sums)
+}
+
+/// A copy: what is indexed by a variable lies in memory, and the sums must not while they grow.
+#[inline(always)]
+fn settled<S: Simd, const V: usize, const R: usize>(
+    simd: S,
+    sums: &[[S::f32s; V]; R],
+) -> [[S::f32s; V]; R] {
+    let mut copy = [[simd.splat_f32s(0.0); V]; R];
+    for r in 0..R {
+        for v in 0..V {
+            copy[r][v] = sums[r][v];
+        }
+    }
+    copy
 }
 
 #[inline(always)]
@@ -129,13 +143,9 @@ impl WithSimd for Dots<'_> {
         // Taps outside, channels inside: the planes of a few taps stay in the cache.
         for (block, offsets) in offsets.chunks_exact(DOT_TAPS).enumerate() {
             let first = block * DOT_TAPS;
-            let near: [&[S::f32s]; DOT_TAPS] =
-                std::array::from_fn(|k| S::as_simd_f32s(&planes[offsets[k]..offsets[k] + width]).0);
             let blocks = rows.chunks_exact(DOT_ROWS * width);
             for (rows, sums) in blocks.zip(sums.chunks_mut(DOT_ROWS * depth)) {
-                let rows: [&[S::f32s]; DOT_ROWS] =
-                    std::array::from_fn(|r| S::as_simd_f32s(&rows[r * width..(r + 1) * width]).0);
-                let totals = dots::<S>(simd, rows, near, width / S::F32_LANES);
+                let totals = dots::<S>(simd, rows, planes, offsets, width);
                 for (totals, sums) in totals.iter().zip(sums.chunks_exact_mut(depth)) {
                     for (sum, &total) in sums[first..].iter_mut().zip(totals) {
                         *sum += simd.reduce_sum_f32s(total);
@@ -146,23 +156,36 @@ impl WithSimd for Dots<'_> {
     }
 }
 
+/// One block of dot products, not yet summed over lanes. Written with plain loops: closures over arrays are not inlined
+/// into code for other instruction sets.
 #[inline(always)]
 fn dots<S: Simd>(
     simd: S,
-    rows: [&[S::f32s]; DOT_ROWS],
-    near: [&[S::f32s]; DOT_TAPS],
-    len: usize,
+    rows: &[f32],
+    planes: &[f32],
+    offsets: &[usize],
+    width: usize,
 ) -> [[S::f32s; DOT_TAPS]; DOT_ROWS] {
-    let (rows, near) = (rows.map(|row| &row[..len]), near.map(|near| &near[..len]));
+    let vectors = |x| S::as_simd_f32s(x).0;
+    let mut row = [vectors(&rows[..width]); DOT_ROWS];
+    let mut near = [row[0]; DOT_TAPS];
+    let len = row[0].len();
+    for r in 0..DOT_ROWS {
+        row[r] = &vectors(&rows[r * width..(r + 1) * width])[..len];
+    }
+    for k in 0..DOT_TAPS {
+        near[k] = &vectors(&planes[offsets[k]..offsets[k] + width])[..len];
+    }
     let mut totals = [[simd.splat_f32s(0.0); DOT_TAPS]; DOT_ROWS];
     for i in 0..len {
-        let near = near.map(|near| near[i]);
-        for r in 0..DOT_ROWS {
-            let row = rows[r][i];
-            for k in 0..DOT_TAPS {
-                totals[r][k] = simd.mul_add_e_f32s(row, near[k], totals[r][k]);
-            }
+        let [a, b, c, d] = [row[0][i], row[1][i], row[2][i], row[3][i]];
+        for k in 0..DOT_TAPS {
+            let near = near[k][i];
+            totals[0][k] = simd.mul_add_e_f32s(a, near, totals[0][k]);
+            totals[1][k] = simd.mul_add_e_f32s(b, near, totals[1][k]);
+            totals[2][k] = simd.mul_add_e_f32s(c, near, totals[2][k]);
+            totals[3][k] = simd.mul_add_e_f32s(d, near, totals[3][k]);
         }
     }
-    totals
+    settled(simd, &totals)
 }

@@ -1,0 +1,26 @@
+//! Storages of this backend, as slices.
+
+use super::Slab;
+use crate::backend::Storage;
+
+/// The elements of a storage.
+pub(super) fn host(x: &Storage) -> &[f32] {
+    match x {
+        Storage::Cpu(slab) => slab.as_slice(),
+    }
+}
+
+/// A new storage whose every element `write` sets.
+pub(super) fn build(len: usize, write: impl FnOnce(&mut [f32])) -> Storage {
+    Storage::Cpu(Slab::build(len, write))
+}
+
+/// Two outputs written together.
+pub(super) fn build2(
+    len: [usize; 2],
+    write: impl FnOnce(&mut [f32], &mut [f32]),
+) -> (Storage, Storage) {
+    let mut second = None;
+    let first = build(len[0], |first| second = Some(build(len[1], |second| write(first, second))));
+    (first, second.expect("set while the first was written"))
+}
