@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Threads; every core unless given (threads)
     #[arg(long)]
     threads: Option<u32>,
-    /// The folder of the results (out) [default: out/<method>]
+    /// The folder of the results (out) [default: out/METHOD]
     #[arg(long)]
     out: Option<PathBuf>,
     /// Any key of the configuration, such as method.eta=0.3; may be given several times
