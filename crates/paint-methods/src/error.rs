@@ -52,12 +52,22 @@ pub enum Error {
         step: u64,
     },
     /// A method that looks at source data before it is deployed was given none.
-    #[error("{method} needs {need} before it is deployed, and was given none")]
+    #[error("{method} needs {need} before it is deployed, and was given {found}")]
     NoSource {
         /// The method.
         method: &'static str,
         /// What is missing.
         need: &'static str,
+        /// What is there.
+        found: &'static str,
+    },
+    /// The labels of the source data do not fit its images or the model.
+    #[error("source labels: expected {expected}, found {found}")]
+    SourceLabels {
+        /// What the images and the model ask for.
+        expected: String,
+        /// What was given.
+        found: String,
     },
     /// The oracle was asked for without the true domain.
     #[error("the oracle needs the true domain of a batch, and none was told")]

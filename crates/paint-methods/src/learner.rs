@@ -76,11 +76,17 @@ impl Learner {
             let why = format!("{} has no parameter of {trained:?}", args.model.spec().name);
             return Err(Error::Config { method, why });
         }
+        Ok(Self { trained, optimizer, ..Self::frozen(args) })
+    }
+
+    /// A duplicate of the model of which nothing trains.
+    pub(crate) fn frozen(args: &BuildArgs<'_>) -> Self {
         let mut source = args.model.duplicate();
         source.params_mut().freeze();
         source.set_batch_norm(BnMode::Batch);
-        let (model, classes) = (source.duplicate(), args.classes.map(Arc::from));
-        Ok(Self { source, model, trained, optimizer, classes, step: 0 })
+        let (model, trained) = (source.duplicate(), Trainable::Any(vec![]));
+        let optimizer = Descent::Momentum.optimizer(trained.clone(), 0.0);
+        Self { source, model, trained, optimizer, classes: args.classes.map(Arc::from), step: 0 }
     }
 
     /// Sizes and preprocessing of the network.
@@ -135,6 +141,11 @@ impl Learner {
         self.model.params_mut().freeze();
     }
 
+    /// Changes the rate of the updates to come.
+    pub(crate) fn set_rate(&mut self, lr: f64) {
+        self.optimizer.groups_mut().iter_mut().for_each(|group| group.lr = lr as f32);
+    }
+
     /// One optimizer step.
     pub(crate) fn update(&mut self, gradients: &Gradients) -> Result<()> {
         Ok(self.optimizer.step(self.model.params_mut(), gradients)?)
@@ -179,12 +190,8 @@ impl Learner {
     /// Ends a batch, and refuses it if a parameter is no longer finite.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.freeze();
-        let params = self.model.params();
-        let mut total = Tensor::zeros([], &self.device())?;
-        for id in params.select(&self.trained) {
-            total = total.add(&params[id].sum_all()?)?;
-        }
-        self.finite("the sum of the trained parameters", total.item()?)?;
+        let total = total(self.model.params(), &self.trained, &self.device())?;
+        self.finite("the sum of the trained parameters", total)?;
         self.step += 1;
         Ok(())
     }
@@ -213,6 +220,15 @@ impl Learner {
         self.step = state.counter("step")?;
         Ok(())
     }
+}
+
+/// The sum of all elements of what `choice` covers, which is not finite if any of them is not.
+pub(crate) fn total(params: &Params, choice: &Trainable, device: &Device) -> Result<f32> {
+    let mut total = Tensor::zeros([], device)?;
+    for id in params.select(choice) {
+        total = total.add(&params[id].detach().sum_all()?)?;
+    }
+    Ok(total.item()?)
 }
 
 /// The values of what `choice` covers, by name.

@@ -20,6 +20,8 @@
 //! # }
 //! ```
 
+mod attached;
+mod contrast;
 mod deployed;
 pub mod draws;
 mod entropy_filter;
@@ -29,6 +31,7 @@ mod images;
 mod learner;
 mod method;
 mod preset;
+mod prototypes;
 mod source_data;
 mod teacher;
 pub mod views;

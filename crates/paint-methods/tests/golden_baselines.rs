@@ -11,11 +11,23 @@ use fixture::Fixture;
 use paint_methods::draws::Draws;
 use paint_methods::views::{Padding, View};
 use paint_methods::{BuildArgs, Method, SourceData, by_name};
+use paint_nn::backbone::Backbone;
+use paint_nn::backbone::cifar_resnet::{CifarResnetConfig, CifarVariant};
+use paint_nn::backbone::residual::ResidualNet;
 use paint_rng::Seed;
-use tiny_vit::{close, model, movement};
+use tiny_vit::{close, model, movement, options, weights};
 
-/// The draws of a recorded run.
-struct Replay(Fixture);
+/// The draws of a recorded run, and those it shares with others.
+struct Replay {
+    own: Fixture,
+    shared: Fixture,
+}
+
+impl Replay {
+    fn holder(&self, key: &str) -> &Fixture {
+        if self.own.arrays.get(key).is_some() { &self.own } else { &self.shared }
+    }
+}
 
 impl Draws for Replay {
     fn prompt(&self, _id: u64, _count: usize) -> Vec<f32> {
@@ -27,54 +39,78 @@ impl Draws for Replay {
     }
 
     fn permutation(&self, number: u64, n: usize) -> Vec<usize> {
-        let recorded = self.0.values(&format!("draw.order{number}"));
+        let recorded = self.own.values(&format!("draw.order{number}"));
         assert_eq!(recorded.len(), n);
         recorded.into_iter().map(|i| i as usize).collect()
     }
 
     fn view(&self, number: u64, _size: [usize; 2], padding: Padding) -> View {
         assert_eq!(padding, Padding::Edge);
-        self.0.view(&format!("draw.view{number}"), padding)
+        let prefix = format!("draw.view{number}");
+        self.holder(&format!("{prefix}.order")).view(&prefix, padding)
     }
 
     fn noise(&self, number: u64, index: usize, count: usize) -> Vec<f32> {
-        let all = self.0.values(&format!("draw.view{number}.noise"));
+        let key = format!("draw.view{number}.noise");
+        let all = self.holder(&key).values(&key);
         all[index * count..(index + 1) * count].to_vec()
     }
 
     fn restored(&self, step: u64, param: usize, _count: usize, _share: f64) -> Vec<usize> {
-        let recorded = self.0.values(&format!("draw.restored{step}.{param}"));
+        let recorded = self.own.values(&format!("draw.restored{step}.{param}"));
         recorded.into_iter().skip(1).map(|place| place as usize).collect()
     }
 
     fn start(&self, param: usize, count: usize) -> Vec<f32> {
-        let recorded = self.0.values(&format!("draw.start{param}"));
+        let recorded = self.own.values(&format!("draw.start{param}"));
         assert_eq!(recorded.len(), count);
         recorded
     }
 }
 
-/// Five steps of a golden file, with its method and settings.
+/// The residual network of the golden files.
+fn cnn(fixture: &Fixture) -> ResidualNet {
+    let config =
+        CifarResnetConfig { blocks: 1, width: 4, variant: CifarVariant::BatchNorm, num_classes: 7 };
+    config.build("tiny", weights(fixture), &options()).unwrap()
+}
+
+/// Five steps of a golden file on the vision transformer, with its method and settings.
 fn five_steps(name: &str) {
-    let (source, run) = (Fixture::read("baselines/source.safetensors"), Fixture::read(&path(name)));
-    let (network, images) = (model(&source), source.tensor("source.images"));
+    let source = Fixture::read("baselines/source.safetensors");
+    replay(name, &model(&source), &source);
+}
+
+/// Five steps of a golden file on the residual network.
+fn five_cnn_steps(name: &str) {
+    let source = Fixture::read("baselines/cnn.safetensors");
+    replay(&format!("cnn_{name}"), &cnn(&source), &source);
+}
+
+/// Five steps on `network`, whose values before the first step are in `source`.
+fn replay(name: &str, network: &dyn Backbone, source: &Fixture) {
+    let shared = Fixture::read("baselines/source.safetensors");
+    let (run, images) = (Fixture::read(&path(name)), shared.tensor("source.images"));
     let labels: Vec<usize> =
-        source.values("source.labels").iter().map(|&label| label as usize).collect();
-    let draws: Arc<dyn Draws> = Arc::new(Replay(Fixture::read(&path(name))));
+        shared.values("source.labels").iter().map(|&label| label as usize).collect();
+    let own = Fixture::read(&path(name));
+    let replay = Replay { own, shared: Fixture::read("baselines/source.safetensors") };
+    let draws: Arc<dyn Draws> = Arc::new(replay);
     let args = BuildArgs {
         source: Some(SourceData { images: &images, labels: Some(&labels) }),
         draws: Some(&draws),
-        ..BuildArgs::new(&network, Seed(0))
+        ..BuildArgs::new(network, Seed(0))
     };
     let settings = toml::Table::try_from(&run.config["settings"]).unwrap();
     let entry = by_name(run.config["method"].as_str().unwrap()).unwrap();
     let mut method = entry.build(&args, &settings).unwrap();
     for t in 0..5 {
         let key = format!("step{t}.images");
-        let own = if run.arrays.get(&key).is_some() { &run } else { &source };
+        let own = if run.arrays.get(&key).is_some() { &run } else { &shared };
+        method.set_domain(run.config["domains"][t].as_u64().map(|domain| domain as usize));
         let step = method.step(&own.tensor(&key)).unwrap();
         let expected = run.values(&format!("step{t}.logits"));
-        // 1e-4 of the largest logit: float32 and float64 in PyTorch differ by 2e-6 of it.
+        // 1e-4 of the largest logit: float32 and float64 in PyTorch differ by 4e-6 of it.
         close(&format!("{name} step {t}"), &step.logits.to_vec().unwrap(), &expected, 1e-4);
         let notes = run.config["notes"][t].as_object().unwrap();
         for (key, value) in step.scalars {
@@ -83,10 +119,10 @@ fn five_steps(name: &str) {
             }
         }
         let (found, expected) =
-            (moved(method.as_ref(), &source), run.values(&format!("step{t}.moved"))[0]);
+            (moved(method.as_ref(), source), run.values(&format!("step{t}.moved"))[0]);
         assert!((found - expected).abs() <= 1e-3 * expected, "{name} step {t}: {found} {expected}");
     }
-    check_state(name, method.as_ref(), &source, &run);
+    check_state(name, method.as_ref(), source, &run);
 }
 
 fn path(name: &str) -> String {
@@ -112,13 +148,12 @@ fn check_state(name: &str, method: &dyn Method, source: &Fixture, run: &Fixture)
         let found = state.tensor(key).unwrap().to_vec().unwrap();
         let parameter = key.strip_prefix("model/").or_else(|| key.strip_prefix("teacher/"));
         trained += usize::from(key.starts_with("model/"));
-        let (found, expected) = match parameter {
-            Some(name) => {
-                let before = source.values(&format!("param.{name}"));
-                (movement(name, &found, &before), movement(name, &array.data, &before))
-            }
-            None => (found, array.data.clone()),
+        let before = match (parameter, run.arrays.get(&format!("start.{key}"))) {
+            (Some(name), _) => source.values(&format!("param.{name}")),
+            (None, Some(start)) => start.data.clone(),
+            (None, None) => vec![0.0; found.len()],
         };
+        let [found, expected] = [&found, &array.data].map(|after| movement(key, after, &before));
         // 1e-3 of the largest movement, not of the weight, which would pass without any update.
         close(&format!("{name} {key}"), &found, &expected, 1e-3);
     }
@@ -126,35 +161,67 @@ fn check_state(name: &str, method: &dyn Method, source: &Fixture, run: &Fixture)
 }
 
 #[test]
+fn source_and_bn_adapt_match_pytorch() {
+    five_cnn_steps("source");
+    five_cnn_steps("bn_adapt");
+}
+
+#[test]
 fn tent_matches_pytorch() {
     five_steps("tent");
     five_steps("tent_adam");
+    five_cnn_steps("tent");
 }
 
 #[test]
 fn eta_matches_pytorch() {
     five_steps("eta");
+    five_cnn_steps("eta");
 }
 
 #[test]
 fn eata_matches_pytorch() {
     five_steps("eata");
+    five_cnn_steps("eata");
 }
 
 #[test]
 fn sar_matches_pytorch() {
     five_steps("sar");
     five_steps("sar_forget");
+    five_cnn_steps("sar");
 }
 
 #[test]
 fn cpl_matches_pytorch_for_both_source_losses() {
     five_steps("cpl");
     five_steps("cpl_poly");
+    five_cnn_steps("cpl");
+    five_cnn_steps("cpl_poly");
 }
 
 #[test]
 fn cotta_matches_pytorch_for_both_losses() {
     five_steps("cotta");
     five_steps("cotta_symmetric");
+    five_cnn_steps("cotta");
+}
+
+#[test]
+fn rmt_matches_pytorch_with_replay_and_without() {
+    five_steps("rmt");
+    five_steps("rmt_source_free");
+    five_cnn_steps("rmt");
+}
+
+#[test]
+fn santa_matches_pytorch() {
+    five_steps("santa");
+    five_cnn_steps("santa");
+}
+
+#[test]
+fn vdp_matches_pytorch_across_domains() {
+    five_steps("vdp");
+    five_cnn_steps("vdp");
 }

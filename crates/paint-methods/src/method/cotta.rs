@@ -70,13 +70,18 @@ struct Config {
     lr: f64,
 }
 
+/// The update rule and its rate, which RMT and SANTA share.
+pub(super) fn descent(preset: Preset) -> (Descent, f64) {
+    match preset {
+        Preset::VitImagenet => (Descent::Nesterov, scaled(1e-4, IMAGENET_BATCH)),
+        Preset::CnnImagenet => (Descent::Nesterov, scaled(0.01, IMAGENET_BATCH)),
+        Preset::VitCifar10 | Preset::CnnCifar10 => (Descent::Adam, scaled(1e-3, CIFAR_BATCH)),
+    }
+}
+
 impl Config {
     fn preset(preset: Preset) -> Self {
-        let (optimizer, lr) = match preset {
-            Preset::VitImagenet => (Descent::Nesterov, scaled(1e-4, IMAGENET_BATCH)),
-            Preset::CnnImagenet => (Descent::Nesterov, scaled(0.01, IMAGENET_BATCH)),
-            Preset::VitCifar10 | Preset::CnnCifar10 => (Descent::Adam, scaled(1e-3, CIFAR_BATCH)),
-        };
+        let (optimizer, lr) = descent(preset);
         let (threshold, restored, loss) = if preset.is_cifar() {
             (0.92, 0.01, LossForm::CrossEntropy)
         } else {

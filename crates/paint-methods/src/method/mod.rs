@@ -1,12 +1,16 @@
 //! The trait every method implements, and the table of all of them.
 
+mod bn_adapt;
 mod cotta;
 mod cpl;
 mod eata;
 pub mod paint;
+mod rmt;
+mod santa;
 mod sar;
 mod source;
 mod tent;
+mod vdp;
 
 use std::sync::Arc;
 
@@ -18,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::draws::{Draws, Seeded};
-use crate::source_data::SourceData;
+use crate::source_data::{Labelled, SourceData};
 use crate::{Error, Result};
 
 /// What one batch gave.
@@ -93,8 +97,17 @@ impl<'a> BuildArgs<'a> {
 
     /// The source images a method needs.
     fn unlabelled(&self, method: &'static str) -> Result<&'a Tensor> {
-        let missing = Error::NoSource { method, need: "unlabelled source images" };
+        let missing = Error::NoSource { method, need: "unlabelled source images", found: "none" };
         self.source.ok_or(missing)?.images(self.model.spec())
+    }
+
+    /// The source images and labels a method needs.
+    fn labelled(&self, method: &'static str) -> Result<Labelled> {
+        let missing = |found| Error::NoSource { method, need: "labelled source images", found };
+        let spec = self.model.spec();
+        let classes = self.classes.map_or(spec.num_classes, <[usize]>::len);
+        let source = self.source.ok_or_else(|| missing("none"))?;
+        source.labelled(spec, classes)?.ok_or_else(|| missing("images without labels"))
     }
 }
 
@@ -139,12 +152,16 @@ impl MethodEntry {
 /// Every method.
 pub const METHODS: &[MethodEntry] = &[
     source::ENTRY,
+    bn_adapt::ENTRY,
     tent::ENTRY,
     eata::ENTRY_ETA,
     eata::ENTRY_EATA,
     sar::ENTRY,
     cpl::ENTRY,
     cotta::ENTRY,
+    rmt::ENTRY,
+    santa::ENTRY,
+    vdp::ENTRY,
     paint::ENTRY,
 ];
 

@@ -9,12 +9,6 @@ use crate::fixture::{Fixture, gap};
 
 /// The model of a golden file.
 pub(crate) fn model(fixture: &Fixture) -> Vit {
-    let mut weights = Checkpoint::new(Format::SafeTensors);
-    for (name, array) in fixture.arrays.iter() {
-        if let Some(name) = name.strip_prefix("param.") {
-            weights.insert(name.to_owned(), array.clone()).unwrap();
-        }
-    }
     let config = VitConfig {
         image_size: [12, 16],
         patch_size: 4,
@@ -24,6 +18,22 @@ pub(crate) fn model(fixture: &Fixture) -> Vit {
         mlp_ratio: 3.0,
         num_classes: 7,
     };
+    Vit::build("tiny", config, weights(fixture), &options()).unwrap()
+}
+
+/// The weights of a golden file.
+pub(crate) fn weights(fixture: &Fixture) -> Weights {
+    let mut weights = Checkpoint::new(Format::SafeTensors);
+    for (name, array) in fixture.arrays.iter() {
+        if let Some(name) = name.strip_prefix("param.") {
+            weights.insert(name.to_owned(), array.clone()).unwrap();
+        }
+    }
+    Weights::Checkpoint(weights)
+}
+
+/// The images of the golden files.
+pub(crate) fn options() -> BuildOptions {
     let preprocess = Preprocess {
         mean: [0.5; 3],
         std: [0.5; 3],
@@ -32,9 +42,7 @@ pub(crate) fn model(fixture: &Fixture) -> Vit {
         crop_mode: CropMode::Center,
         interpolation: Interpolation::Bilinear,
     };
-    let options =
-        BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(&Device::cpu()) };
-    Vit::build("tiny", config, Weights::Checkpoint(weights), &options).unwrap()
+    BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(&Device::cpu()) }
 }
 
 /// The expected and found numbers of one kind agree to `tolerance` of the largest expected.

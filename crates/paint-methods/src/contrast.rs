@@ -1,0 +1,123 @@
+//! The contrastive part of RMT and SANTA: a feature, that of its view and the prototype nearest to it are drawn
+//! together, away from those of the other samples, in the space of a small projector.
+
+use paint_nn::loss;
+use paint_nn::params::{Params, Part, Role, Slot, Trainable};
+use paint_tensor::{Gradients, Tensor};
+
+use crate::Result;
+use crate::attached::Attached;
+use crate::draws::Draws;
+use crate::learner::{Descent, Learner};
+use crate::method::State;
+use crate::preset::not_negative;
+use crate::prototypes::Prototypes;
+use crate::source_data::Labelled;
+
+/// How prototypes are made, and how the projector trains.
+pub(crate) struct Projection {
+    /// The most source images that make the prototypes.
+    pub(crate) images: usize,
+    /// How many of them make a batch.
+    pub(crate) batch: usize,
+    /// Width of both layers of the projector.
+    pub(crate) width: usize,
+    /// `τ`.
+    pub(crate) temperature: f64,
+    /// The update rule.
+    pub(crate) optimizer: Descent,
+    /// Its rate.
+    pub(crate) lr: f64,
+}
+
+impl Projection {
+    /// What holds of the settings it comes from, and what to tell if it does not.
+    pub(crate) fn rules(&self) -> Vec<(bool, &'static str)> {
+        let tau = self.temperature;
+        vec![
+            (not_negative(self.lr), "lr must be 0 or more"),
+            (tau.is_normal() && tau > 0.0, "temperature must be above 0"),
+            (self.width > 0, "projection must be above 0"),
+            (self.images > 0, "prototype_images must be above 0"),
+            (self.batch > 0, "source_batch must be above 0"),
+        ]
+    }
+}
+
+/// Prototypes, and the projector `D → width → ReLU → width`.
+#[derive(Clone)]
+pub(crate) struct Contrast {
+    prototypes: Prototypes,
+    projector: Attached,
+    temperature: f32,
+}
+
+impl Contrast {
+    /// Prototypes of the learner's source, and a projector for its features, drawn as PyTorch begins a linear layer: uniform in `±1/√inputs`.
+    pub(crate) fn new(
+        learner: &Learner,
+        source: &Labelled,
+        how: &Projection,
+        draws: &dyn Draws,
+    ) -> Result<Self> {
+        let prototypes = Prototypes::estimate(learner, source, how.images, how.batch)?;
+        let (mut params, device, d) =
+            (Params::default(), learner.device(), learner.spec().feature_dim);
+        for (layer, part, inputs) in [("fc1", Part::Fc1, d), ("fc2", Part::Fc2, how.width)] {
+            let bound = 1.0 / (inputs as f32).sqrt();
+            for (name, slot, shape) in [
+                ("weight", Slot::Weight, vec![how.width, inputs]),
+                ("bias", Slot::Bias, vec![how.width]),
+            ] {
+                let start = draws.start(params.len(), shape.iter().product());
+                let start = start.into_iter().map(|u| bound * (2.0 * u - 1.0)).collect();
+                let role = Role::Block { index: 0, part, slot };
+                let tensor = Tensor::from_vec(start, shape, &device)?;
+                params.insert(format!("{layer}.{name}"), role, tensor)?;
+            }
+        }
+        let projector = Attached::new(params, how.optimizer.optimizer(Trainable::All, how.lr));
+        Ok(Self { prototypes, projector, temperature: how.temperature as f32 })
+    }
+
+    /// Lets gradients reach the projector.
+    pub(crate) fn track(&mut self) {
+        self.projector.track();
+    }
+
+    /// The supervised contrastive loss over `3B` rows, of which those of one sample belong together.
+    /// Features of the samples and of their views, `[B, D]` each → `[]`
+    pub(crate) fn loss(&self, features: &Tensor, of_views: &Tensor) -> Result<Tensor> {
+        let [b, _] = features.dims2("features")?;
+        let nearest = self.prototypes.nearest(features)?;
+        let rows = Tensor::concat(&[&nearest, features, of_views], 0)?; // [3B, D]
+        let layer = |x: &Tensor, number: usize| {
+            x.linear(self.projector.value(number), Some(self.projector.value(number + 1)))
+        };
+        let projected = layer(&layer(&rows, 0)?.relu()?, 2)?;
+        let samples: Vec<usize> = (0..3 * b).map(|row| row % b).collect();
+        Ok(loss::supervised_contrastive(&projected, &samples, self.temperature)?)
+    }
+
+    /// One step of the projector.
+    pub(crate) fn update(&mut self, gradients: &Gradients, learner: &Learner) -> Result<()> {
+        self.projector.update(gradients, learner)
+    }
+
+    /// The names of what trains.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.projector.names("projector")
+    }
+
+    /// The projector and its moments.
+    pub(crate) fn save(&self) -> State {
+        let mut state = State::default();
+        state.nest("projector", self.projector.save());
+        state
+    }
+
+    /// Continues from what [`Contrast::save`] gave.
+    pub(crate) fn load(&mut self, state: &State) -> Result<()> {
+        self.projector.load(&state.part("projector"))
+    }
+}

@@ -1,0 +1,297 @@
+//! RMT: robust mean teacher (Döbler et al. 2023).
+//!
+//! A symmetric cross-entropy makes a mean teacher robust to its own errors, a contrastive term pulls features towards the
+//! class prototypes of the source, and labelled source images are replayed so that the model stays what it was trained
+//! to be. The prediction that counts is the sum of student and teacher before the step.
+//!
+//! Symbols: `z`, `f` the student's logits and feature, `z'`, `f'` those of a view, `z_t` the teacher's logits, `m` its
+//! momentum, `τ` temperature, `λ` the weights of the losses. Before deployment:
+//!
+//! 1. Prototypes of the source, and a projector that begins at random.
+//! 2. Warm-up: source batches, one step each on `SCE(z, z_t)` with a rate that grows from 0, and the teacher follows.
+//!
+//! For each batch:
+//!
+//! 3. `z, f` of `x`; `z', f'` of one view of `x`; `z_t` of `x`.
+//! 4. `L_st = mean_i [½ SCE(z, z_t) + ½ SCE(z', z_t)]`.
+//! 5. `L_cl`: the supervised contrastive loss over `{prototype, f, f'}` of each sample.
+//! 6. `L_src`: cross-entropy of a labelled source batch, in a forward pass of its own.
+//! 7. One step on `λ_st L_st + λ_cl L_cl + λ_src L_src`; the teacher follows.
+//!
+//! # Fidelity
+//! - All `λ` are 1. `variant = "source_free"` is the authors': no replay (6) and no warm-up (2); its prototypes still come from
+//!   labelled source images before deployment.
+//! - Warm-up: 50,000 images (`warmup_images`), given again and again where fewer are there.
+//! - The source order is drawn once an epoch; the last batch of an epoch is short.
+//! - A class without a source image gets no prototype; the authors' code would divide by zero.
+//! - `optimizer`, `lr`: Adam 1e-3 at batch 200 on CIFAR, Nesterov SGD 0.01 at batch 64 on ImageNet, scaled to 50. No rate
+//!   for transformers was found; they take CoTTA's.
+//! - Neither class token nor position embedding trains, as in CoTTA; the authors train every parameter of a network,
+//!   which for theirs is the same.
+
+use std::sync::Arc;
+
+use paint_nn::loss;
+use paint_nn::params::Trainable;
+use paint_tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::cotta::descent;
+use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, parse, table};
+use crate::Result;
+use crate::contrast::{Contrast, Projection};
+use crate::deployed::{Adapt, Deployed};
+use crate::draws::{Draws, padded_view};
+use crate::learner::{Descent, Learner};
+use crate::preset::{Preset, is_share, not_negative, read};
+use crate::source_data::Labelled;
+use crate::teacher::Teacher;
+
+const NAME: &str = "rmt";
+
+/// Whether source images are at hand after deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Variant {
+    /// They are replayed.
+    #[default]
+    Replay,
+    /// They made the prototypes and are gone.
+    SourceFree,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// Where the values that are not given come from.
+    preset: Preset,
+    /// Whether source images are replayed.
+    variant: Variant,
+    /// The most source images that make the prototypes.
+    prototype_images: usize,
+    /// Source images of the warm-up.
+    warmup_images: usize,
+    /// Source images in a batch.
+    source_batch: usize,
+    /// `λ_st`.
+    weight_teacher: f64,
+    /// `λ_cl`.
+    weight_contrast: f64,
+    /// `λ_src`.
+    weight_source: f64,
+    /// `τ`.
+    temperature: f64,
+    /// Width of the projector.
+    projection: usize,
+    /// `m`.
+    momentum: f64,
+    /// The update rule, of the projector too.
+    optimizer: Descent,
+    /// Its rate.
+    lr: f64,
+}
+
+impl Config {
+    fn preset(preset: Preset, variant: Variant) -> Self {
+        let (optimizer, lr) = descent(preset);
+        let (warmup_images, weight_source) = match variant {
+            Variant::Replay => (50_000, 1.0),
+            Variant::SourceFree => (0, 0.0),
+        };
+        Self {
+            preset,
+            variant,
+            prototype_images: 100_000,
+            warmup_images,
+            source_batch: 50,
+            weight_teacher: 1.0,
+            weight_contrast: 1.0,
+            weight_source,
+            temperature: 0.1,
+            projection: 128,
+            momentum: 0.999,
+            optimizer,
+            lr,
+        }
+    }
+
+    fn projection(&self) -> Projection {
+        Projection {
+            images: self.prototype_images,
+            batch: self.source_batch,
+            width: self.projection,
+            temperature: self.temperature,
+            optimizer: self.optimizer,
+            lr: self.lr,
+        }
+    }
+
+    fn read(settings: &toml::Table) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Chosen {
+            #[serde(default)]
+            variant: Variant,
+        }
+        let Chosen { variant } = parse(NAME, settings)?;
+        read(
+            NAME,
+            settings,
+            |preset| Self::preset(preset, variant),
+            |c: &Self| {
+                let free = c.warmup_images == 0 && c.weight_source == 0.0;
+                let mut rules = c.projection().rules();
+                rules.extend([
+                    (not_negative(c.weight_teacher), "weight_teacher must be 0 or more"),
+                    (not_negative(c.weight_contrast), "weight_contrast must be 0 or more"),
+                    (not_negative(c.weight_source), "weight_source must be 0 or more"),
+                    (is_share(c.momentum), "momentum must lie in [0, 1]"),
+                    (
+                        c.variant == Variant::Replay || free,
+                        "the source-free variant has neither warmup_images nor weight_source",
+                    ),
+                ]);
+                rules
+            },
+        )
+    }
+}
+
+pub(super) const ENTRY: MethodEntry = MethodEntry {
+    name: NAME,
+    paper: "arXiv:2211.13081",
+    what: "a mean teacher with symmetric cross-entropy, class prototypes and source replay",
+    needs_source: SourceNeed::Labelled,
+    build: |args, settings| Ok(Box::new(Deployed::new(Rmt::new(args, Config::read(settings)?)?))),
+    resolve: |settings| table(NAME, &Config::read(settings)?),
+};
+
+#[derive(Clone)]
+struct Rmt {
+    config: Config,
+    learner: Learner,
+    teacher: Teacher,
+    contrast: Contrast,
+    /// What is replayed.
+    source: Option<Labelled>,
+    draws: Arc<dyn Draws>,
+}
+
+impl Rmt {
+    fn new(args: &BuildArgs<'_>, config: Config) -> Result<Self> {
+        let (source, draws) = (args.labelled(NAME)?, args.draws());
+        let rule = config.optimizer.optimizer(Trainable::Layers, config.lr);
+        let learner = Learner::new(NAME, args, Trainable::Layers, rule)?;
+        // 1. Prototypes and projector.
+        let contrast = Contrast::new(&learner, &source, &config.projection(), draws.as_ref())?;
+        let teacher = Teacher::new(&learner, config.momentum);
+        let mut rmt = Self { config, learner, teacher, contrast, source: None, draws };
+        rmt.warm_up(&source)?;
+        rmt.source = (rmt.config.weight_source > 0.0).then_some(source);
+        Ok(rmt)
+    }
+
+    /// Steps of the warm-up.
+    fn warmup_steps(&self) -> u64 {
+        (self.config.warmup_images / self.config.source_batch) as u64
+    }
+
+    /// Step 2.
+    fn warm_up(&mut self, source: &Labelled) -> Result<()> {
+        let steps = self.warmup_steps();
+        for number in 0..steps {
+            let batch = self.config.source_batch;
+            let (images, _) = source.shuffled(self.draws.as_ref(), number, batch)?;
+            let target = self.learner.forward(self.teacher.model(), &images)?.logits;
+            self.learner.set_rate(self.config.lr * (number + 1) as f64 / steps as f64);
+            self.learner.track();
+            let z = self.learner.logits(&images)?;
+            let loss = loss::symmetric_cross_entropy(&z, &target)?.mean_all()?;
+            self.learner.finite("the loss of the warm-up", loss.item()?)?;
+            self.learner.update(&loss.backward()?)?;
+            self.learner.freeze();
+            self.teacher.follow(&self.learner)?;
+        }
+        self.learner.set_rate(self.config.lr);
+        Ok(())
+    }
+
+    /// Step 6, if source images are replayed.
+    fn replay(&self) -> Result<Option<Tensor>> {
+        let Some(source) = &self.source else { return Ok(None) };
+        let number = self.warmup_steps() + self.learner.step();
+        let (images, labels) =
+            source.shuffled(self.draws.as_ref(), number, self.config.source_batch)?;
+        let z = self.learner.logits(&images)?;
+        let loss = loss::cross_entropy(&z, &labels)?.mean_all()?;
+        Ok(Some(loss.scale(self.config.weight_source as f32)?))
+    }
+}
+
+impl Adapt for Rmt {
+    fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
+    }
+
+    fn adapt(&mut self, images: &Tensor) -> Result<Step> {
+        // 3. Teacher, sample and view.
+        let view = padded_view(self.draws.as_ref(), self.learner.step(), images)?;
+        let target = self.learner.forward(self.teacher.model(), images)?.logits;
+        self.learner.track();
+        self.contrast.track();
+        let plain = self.learner.forward(self.learner.model(), images)?;
+        let viewed = self.learner.forward(self.learner.model(), &view)?;
+        let logits = plain.logits.detach().add(&target)?;
+        // 4. The teacher's loss.
+        let taught = |z: &Tensor| loss::symmetric_cross_entropy(z, &target);
+        let taught =
+            taught(&plain.logits)?.add(&taught(&viewed.logits)?)?.scale(0.5)?.mean_all()?;
+        // 5. The contrastive loss.
+        let contrastive = self.contrast.loss(&plain.pooled, &viewed.pooled)?;
+        drop((plain, viewed));
+        let mut scalars = vec![
+            ("loss_teacher", f64::from(taught.item()?)),
+            ("loss_contrast", f64::from(contrastive.item()?)),
+        ];
+        let loss = taught
+            .scale(self.config.weight_teacher as f32)?
+            .add(&contrastive.scale(self.config.weight_contrast as f32)?)?;
+        self.learner.finite("the loss", loss.item()?)?;
+        let mut gradients = loss.backward()?;
+        // 6. Replay, after the first backward, so that its activations are alone in memory.
+        if let Some(loss) = self.replay()? {
+            let value = self.learner.finite("the loss of the source batch", loss.item()?)?;
+            scalars.push(("loss_source", f64::from(value)));
+            gradients.accumulate(loss.backward()?)?;
+        }
+        // 7. One step, and the teacher.
+        self.learner.update(&gradients)?;
+        self.learner.freeze();
+        self.contrast.update(&gradients, &self.learner)?;
+        self.teacher.follow(&self.learner)?;
+        Ok(Step { logits, scalars, prompt: None })
+    }
+
+    fn predict(&self, images: &Tensor) -> Result<Tensor> {
+        let target = self.learner.forward(self.teacher.model(), images)?.logits;
+        Ok(self.learner.logits(images)?.add(&target)?)
+    }
+
+    fn save_rest(&self) -> Result<State> {
+        let mut state = self.contrast.save();
+        state.nest("teacher", self.teacher.save());
+        Ok(state)
+    }
+
+    fn load_rest(&mut self, state: &State) -> Result<()> {
+        self.contrast.load(state)?;
+        self.teacher.load(&state.part("teacher"))
+    }
+
+    fn trainable_rest(&self) -> Vec<String> {
+        self.contrast.names()
+    }
+}

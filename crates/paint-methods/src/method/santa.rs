@@ -1,0 +1,164 @@
+//! SANTA: source-anchored, target-aligned adaptation (Chakrabarty et al. 2023).
+//!
+//! The frozen source anchors what the model says of a sample and of its view; a contrastive term brings both close to
+//! the nearest class prototype of the source. Only norms and a projector train. The prediction that counts is the one
+//! before the step.
+//!
+//! Symbols: `z`, `f` logits and feature of a sample, `z'`, `f'` those of its view, `z_a` the source's logits, `τ`
+//! temperature. For each batch:
+//!
+//! 1. `z, f` of `x`; `z', f'` of one view of `x`; `z_a` of `x`.
+//! 2. `L_sa = mean_i [½ CE(z_a, softmax(z)) + ½ CE(z_a, softmax(z'))]`, gradients through the softmax.
+//! 3. `L_cl`: the supervised contrastive loss over `{prototype, f, f'}` of each sample.
+//! 4. One step on `L_sa + L_cl`.
+//!
+//! # Fidelity
+//! - Prototypes need labelled source images once, before deployment: at most `prototype_images`, in batches of
+//!   `source_batch` (the authors' 100,000 and the test batch).
+//! - A class without a source image gets no prototype; the authors' code would divide by zero.
+//! - `optimizer`, `lr`: Adam 1e-3 at batch 200 on CIFAR, Nesterov SGD 0.01 at batch 64 on ImageNet, scaled to 50. No rate
+//!   for transformers was found; they take CoTTA's.
+//! - On a transformer all layer norms train, as in SAR's comparison.
+
+use std::sync::Arc;
+
+use paint_nn::loss;
+use paint_nn::params::Trainable;
+use paint_tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::cotta::descent;
+use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, table};
+use crate::Result;
+use crate::contrast::{Contrast, Projection};
+use crate::deployed::{Adapt, Deployed};
+use crate::draws::{Draws, padded_view};
+use crate::learner::{Descent, Learner};
+use crate::preset::{Preset, read};
+
+const NAME: &str = "santa";
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// Where the values that are not given come from.
+    preset: Preset,
+    /// The most source images that make the prototypes.
+    prototype_images: usize,
+    /// How many of them make a batch.
+    source_batch: usize,
+    /// `τ`.
+    temperature: f64,
+    /// Width of the projector.
+    projection: usize,
+    /// The update rule, of the projector too.
+    optimizer: Descent,
+    /// Its rate.
+    lr: f64,
+}
+
+impl Config {
+    fn preset(preset: Preset) -> Self {
+        let (optimizer, lr) = descent(preset);
+        Self {
+            preset,
+            prototype_images: 100_000,
+            source_batch: 50,
+            temperature: 0.1,
+            projection: 128,
+            optimizer,
+            lr,
+        }
+    }
+
+    fn projection(&self) -> Projection {
+        Projection {
+            images: self.prototype_images,
+            batch: self.source_batch,
+            width: self.projection,
+            temperature: self.temperature,
+            optimizer: self.optimizer,
+            lr: self.lr,
+        }
+    }
+
+    fn read(settings: &toml::Table) -> Result<Self> {
+        read(NAME, settings, Self::preset, |c: &Self| c.projection().rules())
+    }
+}
+
+pub(super) const ENTRY: MethodEntry = MethodEntry {
+    name: NAME,
+    paper: "OpenReview:V7guVYzvE4",
+    what: "anchored to the source's predictions, aligned with its class prototypes",
+    needs_source: SourceNeed::Labelled,
+    build: |args, settings| {
+        Ok(Box::new(Deployed::new(Santa::new(args, &Config::read(settings)?)?)))
+    },
+    resolve: |settings| table(NAME, &Config::read(settings)?),
+};
+
+#[derive(Clone)]
+struct Santa {
+    learner: Learner,
+    contrast: Contrast,
+    draws: Arc<dyn Draws>,
+}
+
+impl Santa {
+    fn new(args: &BuildArgs<'_>, config: &Config) -> Result<Self> {
+        let (source, draws) = (args.labelled(NAME)?, args.draws());
+        let rule = config.optimizer.optimizer(Trainable::NormAffine, config.lr);
+        let learner = Learner::new(NAME, args, Trainable::NormAffine, rule)?;
+        let contrast = Contrast::new(&learner, &source, &config.projection(), draws.as_ref())?;
+        Ok(Self { learner, contrast, draws })
+    }
+}
+
+impl Adapt for Santa {
+    fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
+    }
+
+    fn adapt(&mut self, images: &Tensor) -> Result<Step> {
+        // 1. Sample, view and anchor.
+        let view = padded_view(self.draws.as_ref(), self.learner.step(), images)?;
+        let anchor = self.learner.forward(self.learner.source(), images)?.logits;
+        self.learner.track();
+        self.contrast.track();
+        let plain = self.learner.forward(self.learner.model(), images)?;
+        let viewed = self.learner.forward(self.learner.model(), &view)?;
+        // 2. The anchor's loss.
+        let held = |z: &Tensor| loss::cross_entropy_soft(&anchor, &z.softmax()?);
+        let anchored = held(&plain.logits)?.add(&held(&viewed.logits)?)?.scale(0.5)?.mean_all()?;
+        // 3. The contrastive loss.
+        let contrastive = self.contrast.loss(&plain.pooled, &viewed.pooled)?;
+        // 4. One step.
+        let loss = anchored.add(&contrastive)?;
+        self.learner.finite("the loss", loss.item()?)?;
+        let gradients = loss.backward()?;
+        self.learner.update(&gradients)?;
+        self.contrast.update(&gradients, &self.learner)?;
+        let scalars = vec![
+            ("loss_anchor", f64::from(anchored.item()?)),
+            ("loss_contrast", f64::from(contrastive.item()?)),
+        ];
+        Ok(Step { logits: plain.logits.detach(), scalars, prompt: None })
+    }
+
+    fn save_rest(&self) -> Result<State> {
+        Ok(self.contrast.save())
+    }
+
+    fn load_rest(&mut self, state: &State) -> Result<()> {
+        self.contrast.load(state)
+    }
+
+    fn trainable_rest(&self) -> Vec<String> {
+        self.contrast.names()
+    }
+}

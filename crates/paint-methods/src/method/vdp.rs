@@ -1,0 +1,252 @@
+//! VDP: visual domain prompts (Gan et al. 2023), **our reading of the paper**: its code was never published.
+//!
+//! The network stays frozen; two prompts of pixels, added to every image, carry the adaptation. One belongs to the domain
+//! at hand and starts anew with each, the other is kept across domains and learns slowly; homeostasis holds those of its
+//! pixels that earlier domains were sensitive to. Pseudo-labels come from the moving averages of the prompts. The
+//! prediction that counts is made with the updated prompts.
+//!
+//! Symbols: `f` the frozen network, `δ_s` the domain's prompt, `δ_a` the kept one, both `[3, H, W]`, `δ'` their moving
+//! averages, `m` their momentum, `φ` the confidence asked for, `g` the gradient of the pseudo-label loss at `δ_a`, `Ω` what the pixels matter,
+//! `δ*` the kept prompt at the end of the last domain, `λ` the weight of homeostasis. For each batch:
+//!
+//! 1. Where a new domain begins: `δ_s = δ'_s = 0` with moments forgotten; `Ω ← Ω + mean_t(g²) / mean_j(mean_t(g²))` over the
+//!    steps of the domain that ended; `δ* = δ_a`.
+//! 2. `p = softmax(f(x + δ'_s + δ'_a))`, `y_i = argmax p_i`; the confident samples: `max p_i ≥ φ`.
+//! 3. `L = mean over the confident of CE(f(x + δ_s + δ_a), y)`, plus `λ Σ_j Ω_j (δ_a − δ*)_j²`.
+//! 4. One step on both prompts, each with its own rate.
+//! 5. `δ' ← m δ' + (1 − m) δ`.
+//! 6. The prediction: `f(x + δ_s + δ_a)`.
+//!
+//! # Fidelity
+//! - The paper's abstract and introduction fix the frozen network, the two prompts in pixel space, pseudo-labels from a
+//!   teacher and the damping of what domains are sensitive to. Everything else here is ours: prompts that cover the
+//!   image and begin at 0, hard pseudo-labels (soft ones of a teacher that begins as its student have no gradient), the
+//!   form of `Ω`, all values. They were chosen once and are the same for all presets.
+//! - The paper knows where a domain begins. So does this, if the caller tells it; a caller who does not has one
+//!   domain without end, and homeostasis never starts.
+//! - Prompted pixels may leave [0, 1].
+
+mod homeostasis;
+
+use paint_nn::loss;
+use paint_nn::params::{Params, Role, Trainable};
+use paint_tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, table};
+use crate::Result;
+use crate::attached::Attached;
+use crate::deployed::{Adapt, Deployed};
+use crate::entropy_filter::mean_of;
+use crate::learner::{Descent, Learner};
+use crate::preset::{Preset, is_share, not_negative, read};
+use homeostasis::Homeostasis;
+
+const NAME: &str = "vdp";
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// Accepted as every baseline does; the values are the same for all.
+    preset: Preset,
+    /// `φ`.
+    threshold: f64,
+    /// `m`.
+    momentum: f64,
+    /// `λ`.
+    homeostasis: f64,
+    /// The update rule of both prompts.
+    optimizer: Descent,
+    /// The rate of `δ_s`.
+    lr: f64,
+    /// The rate of `δ_a`, as a share of `lr`.
+    agnostic_share: f64,
+}
+
+impl Config {
+    fn preset(preset: Preset) -> Self {
+        Self {
+            preset,
+            threshold: 0.9,
+            momentum: 0.9,
+            homeostasis: 1.0,
+            optimizer: Descent::Adam,
+            lr: 1e-3,
+            agnostic_share: 0.1,
+        }
+    }
+
+    fn read(settings: &toml::Table) -> Result<Self> {
+        read(NAME, settings, Self::preset, |c: &Self| {
+            vec![
+                (not_negative(c.lr), "lr must be 0 or more"),
+                (not_negative(c.threshold), "threshold must be 0 or more"),
+                (is_share(c.momentum), "momentum must lie in [0, 1]"),
+                (not_negative(c.homeostasis), "homeostasis must be 0 or more"),
+                (is_share(c.agnostic_share), "agnostic_share must lie in [0, 1]"),
+            ]
+        })
+    }
+}
+
+pub(super) const ENTRY: MethodEntry = MethodEntry {
+    name: NAME,
+    paper: "arXiv:2212.04145",
+    what: "prompts of pixels before a frozen network, one for the domain and one for all (our reading)",
+    needs_source: SourceNeed::None,
+    build: |args, settings| Ok(Box::new(Deployed::new(Vdp::new(args, Config::read(settings)?)?))),
+    resolve: |settings| table(NAME, &Config::read(settings)?),
+};
+
+/// A prompt `δ` and its moving average `δ'`.
+#[derive(Clone)]
+struct Prompt {
+    pixels: Attached,
+    average: Tensor,
+}
+
+impl Prompt {
+    /// Zeros of `[3, H, W]`.
+    fn new(learner: &Learner, optimizer: Descent, lr: f64) -> Result<Self> {
+        let [h, w] = learner.spec().image_size;
+        let zeros = Tensor::zeros([3, h, w], &learner.device())?;
+        let mut params = Params::default();
+        params.insert("pixels", Role::Prompt, zeros.clone())?;
+        let pixels = Attached::new(params, optimizer.optimizer(Trainable::All, lr));
+        Ok(Self { pixels, average: zeros })
+    }
+
+    /// `δ`.
+    fn pixels(&self) -> &Tensor {
+        self.pixels.value(0)
+    }
+
+    fn save(&self) -> State {
+        let mut state = self.pixels.save();
+        state.tensors.insert("average".into(), self.average.clone());
+        state
+    }
+
+    fn load(&mut self, state: &State) -> Result<()> {
+        self.average = state.tensor("average")?.clone();
+        self.pixels.load(state)
+    }
+}
+
+#[derive(Clone)]
+struct Vdp {
+    config: Config,
+    learner: Learner,
+    specific: Prompt,
+    agnostic: Prompt,
+    homeostasis: Homeostasis,
+    /// The domain of the last batch.
+    domain: Option<usize>,
+    /// The domain of the next one, if the caller knows it.
+    told: Option<usize>,
+}
+
+impl Vdp {
+    fn new(args: &BuildArgs<'_>, config: Config) -> Result<Self> {
+        let learner = Learner::frozen(args);
+        let specific = Prompt::new(&learner, config.optimizer, config.lr)?;
+        let share = config.lr * config.agnostic_share;
+        let agnostic = Prompt::new(&learner, config.optimizer, share)?;
+        let homeostasis = Homeostasis::new(agnostic.pixels())?;
+        Ok(Self { config, learner, specific, agnostic, homeostasis, domain: None, told: None })
+    }
+
+    /// `f(x + δ_s + δ_a)`.
+    fn prompted(&self, images: &Tensor, specific: &Tensor, agnostic: &Tensor) -> Result<Tensor> {
+        self.learner.logits(&images.add(&specific.add(agnostic)?)?)
+    }
+
+    /// Step 1.
+    fn begin_domain(&mut self) -> Result<()> {
+        if let (Some(told), Some(domain)) = (self.told, self.domain)
+            && told != domain
+        {
+            self.specific = Prompt::new(&self.learner, self.config.optimizer, self.config.lr)?;
+            self.homeostasis.consolidate(self.agnostic.pixels())?;
+        }
+        self.domain = self.told.or(self.domain);
+        Ok(())
+    }
+}
+
+impl Adapt for Vdp {
+    fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
+    }
+
+    fn adapt(&mut self, images: &Tensor) -> Result<Step> {
+        // 1. A new domain.
+        self.begin_domain()?;
+        // 2. Pseudo-labels.
+        let p = self.prompted(images, &self.specific.average, &self.agnostic.average)?.softmax()?;
+        let labels = p.argmax()?;
+        let sure = |p: &f32| f64::from(*p) >= self.config.threshold;
+        let confidence = p.pick(&labels)?.to_vec()?;
+        let confident: Vec<usize> = (0..labels.len()).filter(|&i| sure(&confidence[i])).collect();
+        // 3. The losses.
+        self.specific.pixels.track();
+        self.agnostic.pixels.track();
+        let z = self.prompted(images, self.specific.pixels(), self.agnostic.pixels())?;
+        let labelled = mean_of(&loss::cross_entropy(&z, &labels)?, &confident)?;
+        let held = self.homeostasis.penalty(self.agnostic.pixels())?;
+        let loss = labelled.add(&held.scale(self.config.homeostasis as f32)?)?;
+        let value = self.learner.finite("the loss", loss.item()?)?;
+        let gradients = loss.backward()?;
+        // Both prompts are added to the same pixels, and nothing but the labels reaches the domain's.
+        if let Some(g) = gradients.get(self.specific.pixels()) {
+            self.homeostasis.observe(&g.detach())?;
+        }
+        // 4. One step, and 5. the averages.
+        for prompt in [&mut self.specific, &mut self.agnostic] {
+            prompt.pixels.update(&gradients, &self.learner)?;
+            let keep = self.config.momentum as f32;
+            prompt.average = prompt.average.lerp(prompt.pixels(), 1.0 - keep)?;
+        }
+        // 6. The prediction.
+        let logits = self.predict(images)?;
+        let scalars = vec![("loss", f64::from(value)), ("confident", confident.len() as f64)];
+        Ok(Step { logits, scalars, prompt: None })
+    }
+
+    fn predict(&self, images: &Tensor) -> Result<Tensor> {
+        self.prompted(images, self.specific.pixels(), self.agnostic.pixels())
+    }
+
+    fn save_rest(&self) -> Result<State> {
+        let mut state = State::default();
+        state.nest("specific", self.specific.save());
+        state.nest("agnostic", self.agnostic.save());
+        state.nest("homeostasis", self.homeostasis.save());
+        if let Some(domain) = self.domain {
+            state.counters.insert("domain".into(), domain as u64);
+        }
+        Ok(state)
+    }
+
+    fn load_rest(&mut self, state: &State) -> Result<()> {
+        self.specific.load(&state.part("specific"))?;
+        self.agnostic.load(&state.part("agnostic"))?;
+        self.homeostasis.load(&state.part("homeostasis"))?;
+        self.domain = state.counters.get("domain").map(|&domain| domain as usize);
+        Ok(())
+    }
+
+    fn trainable_rest(&self) -> Vec<String> {
+        let mut names = self.specific.pixels.names("specific");
+        names.extend(self.agnostic.pixels.names("agnostic"));
+        names
+    }
+
+    fn set_domain(&mut self, domain: Option<usize>) {
+        self.told = domain;
+    }
+}
