@@ -18,6 +18,7 @@ from pathlib import Path
 
 WORKER = Path(__file__).with_name("paint_step_torch.py")
 BATCH = {"vit_tiny_patch4_32": 50, "vit_base_patch16_224": 8}
+OURS = {"cpu": "cpu", "cuda": "cuda:0"}
 MIB = 1024 * 1024
 
 
@@ -37,6 +38,7 @@ class Torch:
     def __init__(self, args, backbone, batch, threads, mode):
         command = [sys.executable, str(WORKER), "time", "--backbone", backbone, "--batch", str(batch)]
         command += ["--threads", str(threads), "--repeat", str(args.repeat), "--mode", mode, "--device", args.device]
+        command += ["--precision", args.precision]
         self.log = tempfile.TemporaryFile("w+")
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
@@ -69,7 +71,7 @@ class Torch:
 def run_paint(args, backbone, batch, threads):
     """One run of our binary; its peak memory is read from the operating system."""
     command = [args.paint, "bench", "step", "--backbone", backbone, "--batch", str(batch), "--threads", str(threads)]
-    command += ["--repeat", str(args.repeat), "--device", args.device, "--json"]
+    command += ["--repeat", str(args.repeat), "--device", OURS[args.device], "--precision", args.precision, "--json"]
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(command, stdout=out, env=environment(threads))
         _, status, usage = os.wait4(process.pid, 0)
@@ -147,7 +149,7 @@ def compare_numbers(args, backbone, batch):
         if args.paint:
             command = [args.paint, "bench", "step", "--backbone", backbone, "--batch", str(batch), "--repeat", "1"]
             command += ["--weights", f"{folder}/weights.safetensors", "--images", f"{folder}/inputs.safetensors"]
-            command += ["--device", args.device, "--dump", f"{folder}/ours.safetensors", "--json"]
+            command += ["--device", OURS[args.device], "--precision", args.precision, "--dump", f"{folder}/ours.safetensors", "--json"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             check += ["--dump", f"{folder}/ours.safetensors"]
         found = subprocess.run(worker + check, check=True, capture_output=True, text=True).stdout
@@ -168,7 +170,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=3, help="steps a round")
     parser.add_argument("--modes", default="eager,compile")
-    parser.add_argument("--device", default="cpu", help="given to both programs")
+    parser.add_argument("--device", choices=sorted(OURS), default="cpu")
+    parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32", help="on a GPU")
     parser.add_argument("--double", action="store_true", help="also show PyTorch's own float64 gap")
     parser.add_argument("--only", choices=["speed", "numbers"])
     args = parser.parse_args()

@@ -93,7 +93,8 @@ def freeze_all_but(vit, names):
 class Step:
     """The state between steps: source, adapted model, prompt, key, optimizer."""
 
-    def __init__(self, backbone, batch, mode, device):
+    def __init__(self, backbone, batch, mode, device, precision):
+        self.autocast = lambda: torch.autocast(device, torch.bfloat16, enabled=precision == "bf16")
         self.model = build(backbone).to(device)
         names = trained_names(self.model)
         self.source = copy.deepcopy(self.model).requires_grad_(False)
@@ -111,6 +112,10 @@ class Step:
         self.query, self.prompted, self.loss = compiled(query), compiled(prompted), compiled(loss_of)
 
     def __call__(self):
+        with self.autocast():
+            self.step()
+
+    def step(self):
         x = self.images
         with torch.no_grad():
             q = self.query(self.source, x)
@@ -156,7 +161,9 @@ def measure(step, repeat, cuda):
 def serve(a):
     torch.set_num_threads(a.threads)
     imported = resident_bytes("VmRSS")
-    step = Step(a.backbone, a.batch, a.mode, a.device)
+    tf32 = a.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    step = Step(a.backbone, a.batch, a.mode, a.device, a.precision)
     for _ in range(2 if a.mode == "eager" else 3):
         step()
     answer = lambda d: print(json.dumps(d), flush=True)
@@ -248,6 +255,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32")
     parser.add_argument("--once", action="store_true", help="measure once instead of answering stdin")
     parser.add_argument("--folder", help="where make writes and check reads")
     parser.add_argument("--dump", help="our values, written by paint bench step --dump")

@@ -24,6 +24,9 @@ pub struct Config {
     /// Where the model lives. Default: `cpu`.
     #[serde(default = "default_device")]
     pub device: String,
+    /// How a GPU computes: `f32`, `tf32` or `bf16`. Default: `f32`.
+    #[serde(default = "default_precision", skip_serializing_if = "is_default_precision")]
+    pub precision: String,
     /// Threads of the processor. Default: all cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
@@ -84,6 +87,14 @@ pub struct Method {
 
 fn default_device() -> String {
     "cpu".into()
+}
+
+fn default_precision() -> String {
+    "f32".into()
+}
+
+fn is_default_precision(name: &str) -> bool {
+    name == "f32"
 }
 
 fn default_checkpoint_every() -> usize {

@@ -101,7 +101,9 @@ impl Error {
             Self::Config { .. }
                 | Self::Data(Data::Argument { .. })
                 | Self::Model(paint_nn::Error::Argument { .. })
-                | Self::Tensor(paint_tensor::Error::Device { .. })
+                | Self::Tensor(
+                    paint_tensor::Error::Device { .. } | paint_tensor::Error::Precision { .. }
+                )
                 | Self::Method(Method::UnknownMethod { .. } | Method::Config { .. })
         )
     }

@@ -50,7 +50,7 @@ impl Experiment {
     pub fn open(mut config: Config) -> Result<Self> {
         let method = by_name(&config.method.name)?;
         config.method.settings = method.resolve(&config.method.settings)?;
-        let device = Device::from_name(&config.device)?;
+        let device = Device::open(&config.device, config.precision.parse()?)?;
         let seed = Seed(config.seed);
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;

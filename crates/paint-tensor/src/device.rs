@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::backend::{BACKENDS, Backend};
+use crate::backend::{BACKENDS, Backend, Memory, Precision};
 use crate::{Error, Result};
 
 /// A device that holds tensors and computes on them.
@@ -16,8 +16,13 @@ impl Device {
         Self(crate::backend::cpu::backend())
     }
 
-    /// The device of a name such as `cpu`, looked up in [`BACKENDS`].
+    /// The device of a name such as `cpu` or `cuda:0`, looked up in [`BACKENDS`], computing in `f32`.
     pub fn from_name(name: &str) -> Result<Self> {
+        Self::open(name, Precision::F32)
+    }
+
+    /// The device of a name, computing in a given precision.
+    pub fn open(name: &str, precision: Precision) -> Result<Self> {
         let kind = name.split(':').next().unwrap_or(name);
         let entry = BACKENDS.iter().find(|entry| entry.name == kind).ok_or_else(|| {
             let known: Vec<_> = BACKENDS.iter().map(|entry| entry.name).collect();
@@ -26,7 +31,22 @@ impl Device {
                 why: format!("this build has {}", known.join(", ")),
             }
         })?;
-        (entry.open)(name).map(Self)
+        (entry.open)(name, precision).map(Self)
+    }
+
+    /// The best rate of a large matrix product on this device, measured now, in GFLOP/s.
+    pub fn peak_gflops(&self) -> Result<f64> {
+        self.0.peak_gflops()
+    }
+
+    /// Waits until all work that was asked for is done.
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.synchronize()
+    }
+
+    /// The memory of a device that has its own; none for the processor.
+    pub fn memory(&self) -> Option<Memory> {
+        self.0.memory()
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {

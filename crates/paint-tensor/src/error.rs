@@ -51,6 +51,35 @@ pub enum Error {
         /// The device of the other input.
         right: String,
     },
+    /// A GPU has no memory left for the next tensor.
+    #[error(
+        "the GPU is out of memory: {} MiB more were wanted, {} of {} MiB are in use; smaller batches need less",
+        wanted >> 20, used >> 20, total >> 20
+    )]
+    OutOfMemory {
+        /// Bytes of the tensor.
+        wanted: usize,
+        /// Bytes that tensors hold.
+        used: usize,
+        /// Bytes of the GPU.
+        total: usize,
+    },
+    /// A GPU or one of its libraries failed.
+    #[error("GPU: {what}: {why}")]
+    Gpu {
+        /// What was being done.
+        what: String,
+        /// What came back.
+        why: String,
+    },
+    /// A precision was named that does not exist.
+    #[error("unknown precision {name:?}: expected one of {known}")]
+    Precision {
+        /// The name that was given.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
     /// A device was named that this build or machine does not have.
     #[error("unknown device {name:?}: {why}")]
     Device {

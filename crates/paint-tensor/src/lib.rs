@@ -25,8 +25,8 @@ mod shape;
 mod tape;
 mod tensor;
 
-pub use backend::cpu::{peak_gflops, pool_bytes};
-pub use backend::{BACKENDS, BackendEntry};
+pub use backend::cpu::pool_bytes;
+pub use backend::{BACKENDS, BackendEntry, DeviceInfo, Memory, Precision};
 pub use device::Device;
 pub use error::{Error, Result};
 pub use op::batch_norm::{BatchNorm, BnMode};

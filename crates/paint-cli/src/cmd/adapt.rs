@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// The row of `paint list devices`
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// How a GPU computes: f32, tf32 or bf16
+    #[arg(long, default_value = "f32")]
+    precision: String,
     /// Threads; 0 takes every core
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -67,7 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(args.threads)?;
     let experiment = Experiment::open(config(args)?)?;
     let mut method = experiment.method()?;
-    let device = Device::from_name(&args.device)?;
+    let device = Device::open(&args.device, args.precision.parse()?)?;
     let about = about(&experiment.config)?;
     if let Some(path) = args.state.as_ref().filter(|path| path.exists()) {
         load(path, &mut *method, &about, &device)?;
@@ -142,6 +145,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     draft.set("scenario.batch_size", i64::from(args.batch_size))?;
     draft.set("seed", i64::from(args.seed))?;
     draft.set("device", args.device.as_str())?;
+    draft.set("precision", args.precision.as_str())?;
     // A run would write here; adapting writes the state and nothing else.
     draft.set("out", ".")?;
     for assignment in &args.assignments {

@@ -6,7 +6,7 @@ use paint_data::{
 };
 use paint_methods::METHODS;
 use paint_nn::backbone::BACKBONES;
-use paint_tensor::BACKENDS;
+use paint_tensor::{BACKENDS, BackendEntry};
 use serde::Serialize;
 
 use crate::output::Output;
@@ -41,7 +41,10 @@ const TOPICS: &[Topic] = &[
     },
     Topic {
         name: "devices",
-        rows: || BACKENDS.iter().map(|entry| Row::new(entry.name, entry.what)).collect(),
+        rows: || {
+            let found = BACKENDS.iter().flat_map(BackendEntry::devices);
+            found.map(|device| Row::new(device.name, device.what)).collect()
+        },
     },
     Topic {
         name: "datasets",

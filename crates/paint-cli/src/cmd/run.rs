@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// The row of `paint list devices` (device)
     #[arg(long)]
     device: Option<String>,
+    /// How a GPU computes: f32, tf32 or bf16 (precision)
+    #[arg(long)]
+    precision: Option<String>,
     /// Threads; every core unless given (threads)
     #[arg(long)]
     threads: Option<u32>,
@@ -95,6 +98,7 @@ fn draft(args: &Args) -> paint_run::Result<Draft> {
         ("method.name", args.method.clone()),
         ("scenario.name", args.scenario.clone()),
         ("device", args.device.clone()),
+        ("precision", args.precision.clone()),
         ("out", text(&args.out)),
     ];
     for (key, value) in flags {

@@ -3,9 +3,8 @@
 use paint_nn::backbone::vit::{Vit, VitConfig};
 use paint_nn::backbone::{BuildOptions, Weights};
 use paint_nn::checkpoint::{Checkpoint, CropMode, Format, Interpolation, Preprocess};
-use paint_tensor::Device;
 
-use crate::fixture::{Fixture, gap};
+use crate::fixture::{Fixture, device, gap};
 
 /// The model of a golden file.
 pub(crate) fn model(fixture: &Fixture) -> Vit {
@@ -42,7 +41,7 @@ pub(crate) fn options() -> BuildOptions {
         crop_mode: CropMode::Center,
         interpolation: Interpolation::Bilinear,
     };
-    BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(&Device::cpu()) }
+    BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(&device()) }
 }
 
 /// The expected and found numbers of one kind agree to `tolerance` of the largest expected.

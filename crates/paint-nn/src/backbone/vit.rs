@@ -116,7 +116,9 @@ impl Vit {
         let position_of_cls = position.slice(1, 0, 1)?;
         let cls = self.params[self.cls_token].add(&position_of_cls)?.broadcast_to([b, 1, d])?;
         let patches = embedding.add(&position.slice(1, 1, n)?)?;
-        let Some(prompt) = request.prompt else { return Ok(Tensor::concat(&[&cls, &patches], 1)?) };
+        let Some(prompt) = request.prompt else {
+            return Ok(Tensor::concat(&[&cls, &patches], 1)?.compact()?);
+        };
         let [p, width] = prompt.dims2("prompt")?;
         if width != d {
             return Err(shape("prompt", &[p, d], prompt));
@@ -126,7 +128,7 @@ impl Vit {
             PromptPosition::None => prompt,
             PromptPosition::Cls => prompt.add(&position_of_cls)?,
         };
-        Ok(Tensor::concat(&[&cls, &prompt.broadcast_to([b, p, d])?, &patches], 1)?)
+        Ok(Tensor::concat(&[&cls, &prompt.broadcast_to([b, p, d])?, &patches], 1)?.compact()?)
     }
 }
 

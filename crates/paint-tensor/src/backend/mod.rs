@@ -4,11 +4,15 @@
 //! shapes, checks and gradients belong to the operations above.
 
 pub(crate) mod cpu;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 
+use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// A row of the table of backends.
 pub struct BackendEntry {
@@ -16,22 +20,95 @@ pub struct BackendEntry {
     pub name: &'static str,
     /// What it runs on.
     pub what: &'static str,
-    pub(crate) open: fn(&str) -> Result<Arc<dyn Backend>>,
+    pub(crate) open: fn(&str, Precision) -> Result<Arc<dyn Backend>>,
+    pub(crate) devices: fn() -> Vec<DeviceInfo>,
+}
+
+impl BackendEntry {
+    /// The devices of this kind that this machine has, or what keeps them from being used.
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        (self.devices)()
+    }
 }
 
 /// Every backend of this build.
-pub const BACKENDS: &[BackendEntry] = &[cpu::ENTRY];
+pub const BACKENDS: &[BackendEntry] = &[
+    cpu::ENTRY,
+    #[cfg(feature = "cuda")]
+    cuda::ENTRY,
+];
+
+/// One device of this machine.
+#[derive(Debug, Clone)]
+pub struct DeviceInfo {
+    /// As [`crate::Device::from_name`] takes it.
+    pub name: String,
+    /// In words.
+    pub what: String,
+}
+
+/// How matrix products and activations are computed. Parameters, their gradients, sums and losses are always `f32`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Precision {
+    /// Everything in `f32`.
+    #[default]
+    F32,
+    /// Products of `f32` numbers rounded to 10 bits of fraction, on tensor cores.
+    Tf32,
+    /// A transformer's activations and products in bf16.
+    Bf16,
+}
+
+impl Precision {
+    /// Every precision, by name.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("f32", Self::F32), ("tf32", Self::Tf32), ("bf16", Self::Bf16)];
+}
+
+impl FromStr for Precision {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let row = Self::ALL.iter().find(|(known, _)| *known == name);
+        row.map(|&(_, precision)| precision).ok_or_else(|| {
+            let known = Self::ALL.map(|(name, _)| name).join(", ");
+            Error::Precision { name: name.to_owned(), known }
+        })
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(_, precision)| precision == self).map(|(name, _)| name);
+        f.write_str(name.expect("every precision is in ALL"))
+    }
+}
+
+/// Bytes of a device's own memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    /// Held by tensors now.
+    pub used: usize,
+    /// The most that tensors ever held.
+    pub peak: usize,
+    /// Taken from the device.
+    pub reserved: usize,
+}
 
 /// A block of `f32` on some device; cloning shares it.
 #[derive(Clone)]
 pub(crate) enum Storage {
     Cpu(cpu::Slab),
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::Buffer),
 }
 
 impl Storage {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Cpu(slab) => slab.len(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(buffer) => buffer.len(),
         }
     }
 
@@ -39,6 +116,8 @@ impl Storage {
     pub(crate) fn part(&self, start: usize, len: usize) -> Self {
         match self {
             Self::Cpu(slab) => Self::Cpu(slab.part(start, len)),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(buffer) => Self::Cuda(buffer.part(start, len)),
         }
     }
 }
@@ -118,6 +197,12 @@ pub(crate) struct Gemm<'a> {
     pub(crate) a: Matrix<'a>,
     pub(crate) b: Matrix<'a>,
     pub(crate) epilogue: Epilogue<'a>,
+    /// The product belongs to a parameter: it is stored in `f32` whatever the operands are.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "the processor stores every product in f32")
+    )]
+    pub(crate) full: bool,
 }
 
 /// The rows of one of query, key or value: row `i` of batch `b` starts at `start + (b * rows + i) * row`.
@@ -232,9 +317,28 @@ pub(crate) enum Update<'a> {
 /// The kernels of a device.
 pub(crate) trait Backend: Send + Sync {
     fn name(&self) -> String;
+    /// The best rate of a large matrix product in the chosen precision, measured now.
+    fn peak_gflops(&self) -> Result<f64>;
     fn upload(&self, data: Vec<f32>) -> Result<Storage>;
     fn download(&self, x: &Storage) -> Result<Vec<f32>>;
     fn fill(&self, len: usize, value: f32) -> Result<Storage>;
+
+    /// Waits until all work that was asked for is done.
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The memory of a device that has its own.
+    fn memory(&self) -> Option<Memory> {
+        None
+    }
+    /// The elements as activations are kept in the chosen precision.
+    fn compact(&self, x: &Storage) -> Result<Storage> {
+        Ok(x.clone())
+    }
+    /// True if a product reads [`Matrix::times`] without storing the multiplied operand first.
+    fn fuses_factors(&self) -> bool {
+        true
+    }
 
     /// The product and, where the epilogue asks for it, the slope of the activation.
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)>;
@@ -246,6 +350,16 @@ pub(crate) trait Backend: Send + Sync {
         attention: &Attention,
         saved: &AttentionGrad,
     ) -> Result<(Storage, Storage)>;
+    /// The gradient of packed rows `[q | k | v]`, `[B, N, 3D]`.
+    fn attention_backward_packed(
+        &self,
+        attention: &Attention,
+        saved: &AttentionGrad,
+    ) -> Result<Storage> {
+        let (dq, dkv) = self.attention_backward(attention, saved)?;
+        let d = attention.width();
+        self.concat(attention.batch * attention.q_len, &[(&dq, d), (&dkv, 2 * d)])
+    }
 
     /// The output and `[rows, 2]`: mean and reciprocal standard deviation.
     fn layer_norm(

@@ -138,8 +138,7 @@ impl Rule for AttentionRule {
                 grad: grad.storage(),
             };
             let backend = grad.device().backend();
-            let (dq, dkv) = backend.attention_backward(&self.problem.view(&self.qkv), &saved)?;
-            let dqkv = backend.concat(batch * len, &[(&dq, d), (&dkv, 2 * d)])?;
+            let dqkv = backend.attention_backward_packed(&self.problem.view(&self.qkv), &saved)?;
             Ok(Tensor::frozen(vec![batch, len, 3 * d], dqkv, grad.device().clone()))
         })
     }

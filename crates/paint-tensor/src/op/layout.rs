@@ -18,6 +18,17 @@ impl Tensor {
         }))
     }
 
+    /// The same values as the device keeps activations in its precision: a copy in bf16, or nothing to do. Gradients
+    /// pass through.
+    pub fn compact(&self) -> Result<Self> {
+        let out = self.device().backend().compact(self.storage())?;
+        let shape = self.shape().to_vec();
+        Ok(self.derived(shape.clone(), out, &[self.link()], || MoveRule {
+            input: self.link().clone(),
+            back: Move::Reshape(shape),
+        }))
+    }
+
     /// Axis `i` of the result is axis `axes[i]` of the input.
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
         let rank = self.shape().len();

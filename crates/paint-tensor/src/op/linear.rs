@@ -1,6 +1,6 @@
 //! Linear layers `y = x Wᵀ + b` over the last axis, with GELU or a residual fused into the store.
 
-use crate::backend::{Epilogue, Gemm, Matrix, Storage};
+use crate::backend::{Binary, Epilogue, Gemm, Matrix, Storage};
 use crate::shape::rows;
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
@@ -62,6 +62,7 @@ impl Tensor {
             a: Matrix::row_major(self.storage(), i),
             b: Matrix::row_major(weight.storage(), i).transposed(),
             epilogue,
+            full: false,
         })?;
         let bias_link = bias.map_or(&None, Self::link);
         let residual_link = residual.map_or(&None, Self::link);
@@ -97,11 +98,22 @@ impl Rule for LinearRule {
         let device = grad.device().clone();
         let [o, i] = self.weight.dims2("linear weight")?;
         let m = grad.elem_count() / o;
-        let dy = Matrix { times: self.slope.as_ref(), ..Matrix::row_major(grad.storage(), o) };
+        let backend = device.backend();
+        let product = match &self.slope {
+            Some(slope) if !backend.fuses_factors() => {
+                Some(backend.binary(Binary::Mul, grad.storage(), slope)?)
+            }
+            _ => None,
+        };
+        let dy = match &product {
+            Some(dy) => Matrix::row_major(dy, o),
+            None => Matrix { times: self.slope.as_ref(), ..Matrix::row_major(grad.storage(), o) },
+        };
         sink.add_to(&self.input, || {
             let b = Matrix::row_major(self.weight.storage(), i);
-            let product = Gemm { batches: 1, m, n: i, k: o, a: dy, b, epilogue: Epilogue::None };
-            let (dx, _) = device.backend().gemm(&product)?;
+            let (epilogue, full) = (Epilogue::None, false);
+            let product = Gemm { batches: 1, m, n: i, k: o, a: dy, b, epilogue, full };
+            let (dx, _) = backend.gemm(&product)?;
             Ok(Tensor::frozen(self.input_shape.clone(), dx, device.clone()))
         })?;
         sink.add_to(&self.weight_link, || {
@@ -115,18 +127,18 @@ impl Rule for LinearRule {
                 a: dy.transposed(),
                 b,
                 epilogue: Epilogue::None,
+                full: true,
             };
-            let (dw, _) = device.backend().gemm(&product)?;
+            let (dw, _) = backend.gemm(&product)?;
             Ok(Tensor::frozen(vec![o, i], dw, device.clone()))
         })?;
         sink.add_to(&self.bias, || {
-            let rows = match &self.slope {
-                Some(slope) => {
-                    device.backend().binary(crate::backend::Binary::Mul, grad.storage(), slope)?
-                }
-                None => grad.storage().clone(),
+            let rows = match (&product, &self.slope) {
+                (Some(dy), _) => dy.clone(),
+                (None, Some(slope)) => backend.binary(Binary::Mul, grad.storage(), slope)?,
+                (None, None) => grad.storage().clone(),
             };
-            Ok(Tensor::frozen(vec![o], device.backend().sum(&rows, [1, m, o])?, device.clone()))
+            Ok(Tensor::frozen(vec![o], backend.sum(&rows, [1, m, o])?, device.clone()))
         })?;
         sink.add_to(&self.residual, || Ok(grad))
     }

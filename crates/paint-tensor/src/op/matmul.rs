@@ -81,6 +81,7 @@ fn product(on: &Tensor, a: &Stack, b: &Stack) -> Result<Tensor> {
         a: a.matrix(),
         b: b.matrix(),
         epilogue: Epilogue::None,
+        full: false,
     };
     let (out, _) = on.device().backend().gemm(&product)?;
     Ok(Tensor::frozen(vec![a.batches * m * n], out, on.device().clone()))

@@ -15,7 +15,7 @@ use paint_nn::loss::{MixedLabels, interpolation_consistency, mutual_information}
 use paint_nn::optim::{Group, Optimizer, Rule, Sgd};
 use paint_nn::params::Trainable;
 use paint_rng::Seed;
-use paint_tensor::{Device, Gradients, Tensor, peak_gflops};
+use paint_tensor::{Device, Gradients, Tensor};
 use serde::Serialize;
 
 use super::work::{Work, step_flops};
@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// The device, see `paint list devices`
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// How a GPU computes: f32, tf32 or bf16
+    #[arg(long, default_value = "f32")]
+    precision: String,
     /// Timed steps, after one that is not counted
     #[arg(long, default_value_t = 5)]
     repeat: usize,
@@ -68,11 +71,14 @@ struct Report {
     batch: usize,
     threads: usize,
     repeat: usize,
+    /// Of the first step, which compiles kernels and fills pools.
+    first_step_ms: f64,
     /// Median.
     ms_per_step: f64,
     /// Processor time of all threads, mean.
     cpu_ms_per_step: f64,
     images_per_second: f64,
+    /// Of the process, or of the GPU's own memory.
     peak_memory_bytes: u64,
     /// Of the rate of a large matrix product, measured in the same process.
     matmul_peak_fraction: f64,
@@ -84,7 +90,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return Err(Usage("--batch and --repeat take a number from 1".to_owned()).into());
     }
     process::set_threads(args.threads)?;
-    let device = Device::from_name(&args.device).map_err(|error| Usage(error.to_string()))?;
+    let device = args
+        .precision
+        .parse()
+        .and_then(|precision| Device::open(&args.device, precision))
+        .map_err(|error| Usage(error.to_string()))?;
     match (&args.weights, &args.images, &args.dump) {
         (Some(weights), Some(images), Some(out)) => dump(args, &device, weights, images, out),
         _ => time(args, &device),
@@ -135,8 +145,10 @@ impl Bench {
 
     fn step(&mut self, inputs: &Inputs) -> Result<()> {
         let embedding = self.source.embed(&inputs.images)?;
-        self.source.forward_embedded(&embedding, &Request::default())?;
-        let (_, gradients) = self.gradients(&embedding, &inputs.labels)?;
+        // What decides is read on the host, as a method does: queries, pseudo labels, predictions.
+        self.source.forward_embedded(&embedding, &Request::default())?.pooled.to_vec()?;
+        let (logits, gradients) = self.gradients(&embedding, &inputs.labels)?;
+        logits.argmax()?;
         self.optimizer.step(self.model.params_mut(), &gradients)?;
         let prompt_gradient = gradients.get(&self.prompt).context("the prompt has no gradient")?;
         let (prompt, _) = self.prompt.sgd_step(prompt_gradient, None, 1e-3, 0.0, 0.0, false)?;
@@ -145,10 +157,8 @@ impl Bench {
         let mut frozen = self.model.duplicate();
         frozen.params_mut().freeze();
         let prompt = self.prompt.detach();
-        frozen.forward_embedded(
-            &embedding,
-            &Request { prompt: Some(&prompt), ..Request::default() },
-        )?;
+        let request = Request { prompt: Some(&prompt), ..Request::default() };
+        frozen.forward_embedded(&embedding, &request)?.logits.argmax()?;
         Ok(())
     }
 }
@@ -169,25 +179,31 @@ fn time(args: &Args, device: &Device) -> Result<()> {
     let flops = step_flops(&Work::of(&*source)?, args.batch, PROMPTS, TRAINED);
 
     let mut bench = Bench::new(source, &prompt);
+    let first = Instant::now();
     bench.step(&inputs)?;
+    device.synchronize()?;
+    let first_step_ms = first.elapsed().as_secs_f64() * 1e3;
     let cpu_start = process::cpu_seconds();
     let mut times = Vec::with_capacity(args.repeat);
     for _ in 0..args.repeat {
         let start = Instant::now();
         bench.step(&inputs)?;
+        device.synchronize()?;
         times.push(start.elapsed().as_secs_f64());
     }
     let cpu = process::cpu_seconds() - cpu_start;
-    let peak_memory_bytes = process::peak_memory_bytes();
+    let peak_memory_bytes =
+        device.memory().map_or_else(process::peak_memory_bytes, |memory| memory.peak as u64);
     times.sort_by(f64::total_cmp);
     let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
-    let peak = peak_gflops();
+    let peak = device.peak_gflops()?;
     let report = Report {
         backbone: args.backbone.clone(),
         device: device.to_string(),
         batch: args.batch,
         threads: process::threads(),
         repeat: args.repeat,
+        first_step_ms,
         ms_per_step: median * 1e3,
         cpu_ms_per_step: cpu / args.repeat as f64 * 1e3,
         images_per_second: args.batch as f64 / median,

@@ -25,20 +25,32 @@ use std::sync::{Arc, OnceLock};
 
 use self::elementwise::SgdStep;
 use self::gemm::{Finish, Kernel, Operand, Size};
-use self::storage::{build, build2, host};
+use self::storage::{build, build2, host, into_slab};
 use super::{
-    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, Epilogue, Gemm, HeadRows,
-    Matrix, Storage, Unary, Update, Window,
+    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Epilogue, Gemm,
+    HeadRows, Matrix, Precision, Storage, Unary, Update, Window,
 };
-use crate::Result;
 use crate::shape::elem_count;
+use crate::{Error, Result};
 
-pub use peak::peak_gflops;
 pub(crate) use slab::Slab;
 pub use slab::pool_bytes;
 
-pub(crate) const ENTRY: BackendEntry =
-    BackendEntry { name: "cpu", what: "this machine's processor", open: |_| Ok(backend()) };
+pub(crate) const ENTRY: BackendEntry = BackendEntry {
+    name: "cpu",
+    what: "this machine's processor",
+    open: |name, precision| match precision {
+        Precision::F32 => Ok(backend()),
+        other => Err(Error::Device {
+            name: name.to_owned(),
+            why: format!("the processor computes in f32, not in {other}"),
+        }),
+    },
+    devices: || {
+        let what = format!("this machine's processor, {} threads", rayon::current_num_threads());
+        vec![DeviceInfo { name: "cpu".to_owned(), what }]
+    },
+};
 
 /// The one processor backend of the process.
 pub(crate) fn backend() -> Arc<dyn Backend> {
@@ -95,6 +107,10 @@ impl Cpu {
 impl Backend for Cpu {
     fn name(&self) -> String {
         "cpu".to_owned()
+    }
+
+    fn peak_gflops(&self) -> Result<f64> {
+        Ok(peak::peak_gflops())
     }
 
     fn upload(&self, data: Vec<f32>) -> Result<Storage> {
@@ -328,7 +344,7 @@ impl Backend for Cpu {
     }
 
     fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage> {
-        let Storage::Cpu(mut slab) = a;
+        let mut slab = into_slab(a);
         if let Some(sum) = slab.as_mut_slice() {
             elementwise::add_assign(sum, host(b));
             return Ok(Storage::Cpu(slab));

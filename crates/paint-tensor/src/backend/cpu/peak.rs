@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::gemm::{Finish, Kernel, Operand, Size, parallel};
 
 /// The best rate of a large matrix product that fits the caches, in GFLOP/s, over all threads of the current pool.
-pub fn peak_gflops() -> f64 {
+pub(super) fn peak_gflops() -> f64 {
     let size = Size { m: 1344, n: 768, k: 256 };
     let a = vec![0.5_f32; size.m * size.k];
     let b = vec![0.25_f32; size.k * size.n];

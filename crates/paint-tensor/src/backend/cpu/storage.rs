@@ -7,6 +7,17 @@ use crate::backend::Storage;
 pub(super) fn host(x: &Storage) -> &[f32] {
     match x {
         Storage::Cpu(slab) => slab.as_slice(),
+        #[cfg(feature = "cuda")]
+        Storage::Cuda(_) => unreachable!("operations check that their inputs share a device"),
+    }
+}
+
+/// The memory of a storage.
+pub(super) fn into_slab(x: Storage) -> Slab {
+    match x {
+        Storage::Cpu(slab) => slab,
+        #[cfg(feature = "cuda")]
+        Storage::Cuda(_) => unreachable!("operations check that their inputs share a device"),
     }
 }
 

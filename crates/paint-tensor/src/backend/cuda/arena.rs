@@ -1,0 +1,176 @@
+//! GPU memory: a few large segments, cut and joined by best fit.
+//!
+//! Batches of different sizes (the confident set of every step) would fill a pool of fixed blocks with leftovers; pieces
+//! that can be joined again keep memory flat over a long stream.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::buffer::Buffer;
+use super::driver::Gpu;
+use crate::{Error, Result};
+
+const ALIGN: usize = 512;
+const SEGMENT: usize = 64 << 20;
+
+/// How much memory is in use.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Usage {
+    pub(super) used: usize,
+    pub(super) peak: usize,
+    /// Taken from the driver.
+    pub(super) reserved: usize,
+}
+
+#[derive(Default)]
+struct Pieces {
+    /// Free pieces: address to length.
+    by_address: BTreeMap<u64, usize>,
+    by_length: BTreeSet<(usize, u64)>,
+    /// Addresses where a segment begins: pieces are never joined across.
+    segments: BTreeSet<u64>,
+    usage: Usage,
+}
+
+impl Pieces {
+    fn take(&mut self, bytes: usize) -> Option<u64> {
+        let &(length, address) = self.by_length.range((bytes, 0)..).next()?;
+        self.remove(address, length);
+        if length > bytes {
+            self.insert(address + bytes as u64, length - bytes);
+        }
+        self.usage.used += bytes;
+        self.usage.peak = self.usage.peak.max(self.usage.used);
+        Some(address)
+    }
+
+    fn give(&mut self, mut address: u64, mut bytes: usize) {
+        self.usage.used -= bytes;
+        let next = address + bytes as u64;
+        if let Some(&length) = self.by_address.get(&next).filter(|_| !self.segments.contains(&next))
+        {
+            self.remove(next, length);
+            bytes += length;
+        }
+        let before =
+            self.by_address.range(..address).next_back().map(|(&at, &length)| (at, length));
+        if let Some((at, length)) = before
+            && at + length as u64 == address
+            && !self.segments.contains(&address)
+        {
+            self.remove(at, length);
+            (address, bytes) = (at, bytes + length);
+        }
+        self.insert(address, bytes);
+    }
+
+    fn insert(&mut self, address: u64, length: usize) {
+        self.by_address.insert(address, length);
+        self.by_length.insert((length, address));
+    }
+
+    fn remove(&mut self, address: u64, length: usize) {
+        self.by_address.remove(&address);
+        self.by_length.remove(&(length, address));
+    }
+}
+
+/// The memory of one GPU.
+pub(super) struct Arena {
+    gpu: Arc<Gpu>,
+    pieces: Mutex<Pieces>,
+}
+
+impl Arena {
+    pub(super) fn new(gpu: Arc<Gpu>) -> Arc<Self> {
+        Arc::new(Self { gpu, pieces: Mutex::default() })
+    }
+
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block of at least `bytes`.
+    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Result<Block> {
+        let wanted = bytes;
+        let bytes = wanted.max(1).next_multiple_of(ALIGN);
+        let mut pieces = self.pieces();
+        let address = if let Some(address) = pieces.take(bytes) {
+            address
+        } else {
+            let length = bytes.next_multiple_of(SEGMENT);
+            let found = match self.gpu.allocate(length)? {
+                None if length > bytes => self.gpu.allocate(bytes)?.map(|at| (at, bytes)),
+                found => found.map(|at| (at, length)),
+            };
+            let Some((address, length)) = found else {
+                return Err(Error::OutOfMemory {
+                    wanted: bytes,
+                    used: pieces.usage.used,
+                    total: self.gpu.properties.total_memory,
+                });
+            };
+            pieces.segments.insert(address);
+            pieces.usage.reserved += length;
+            pieces.insert(address, length);
+            pieces.take(bytes).expect("the new segment is large enough")
+        };
+        drop(pieces);
+        Ok(Block { address, bytes, wanted, arena: Arc::clone(self), half: OnceLock::new() })
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.pieces().usage
+    }
+}
+
+/// A piece of memory that returns to the arena when the last buffer over it is gone.
+pub(super) struct Block {
+    pub(super) address: u64,
+    bytes: usize,
+    /// Bytes that were asked for.
+    pub(super) wanted: usize,
+    arena: Arc<Arena>,
+    /// The same numbers in bf16, made when a product first asks for them: weights are read in every step.
+    pub(super) half: OnceLock<Buffer>,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.arena.pieces().give(self.address, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_cut_joined_and_used_again() {
+        let mut pieces = Pieces::default();
+        pieces.segments.insert(4096);
+        pieces.insert(4096, 4096);
+        let [a, b, c] = [1024, 512, 1024].map(|bytes| pieces.take(bytes).unwrap());
+        assert_eq!([a, b, c], [4096, 5120, 5632]);
+        pieces.give(a, 1024);
+        pieces.give(c, 1024);
+        assert_eq!(pieces.take(900_usize.next_multiple_of(512)), Some(a), "the smallest that fits");
+        pieces.give(a, 1024);
+        pieces.give(b, 512);
+        assert_eq!(pieces.by_address.iter().next(), Some((&4096, &4096)), "one piece again");
+        assert_eq!((pieces.usage.used, pieces.usage.peak), (0, 2560));
+    }
+
+    #[test]
+    fn neighbouring_segments_stay_apart() {
+        let mut pieces = Pieces::default();
+        for at in [4096, 8192] {
+            pieces.segments.insert(at);
+            pieces.insert(at, 4096);
+        }
+        let (a, b) = (pieces.take(4096).unwrap(), pieces.take(4096).unwrap());
+        pieces.give(a, 4096);
+        pieces.give(b, 4096);
+        assert_eq!(pieces.by_address.len(), 2);
+    }
+}

@@ -1,0 +1,75 @@
+//! What a tensor holds on the GPU: a range of a block, in `f32` or `bf16`.
+
+use std::sync::Arc;
+
+use super::arena::Block;
+
+/// How an element is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    F32,
+    Bf16,
+}
+
+impl Kind {
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+
+    /// As kernels are named.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
+/// Elements on the GPU; cloning shares them.
+#[derive(Clone)]
+pub(crate) struct Buffer {
+    pub(super) block: Arc<Block>,
+    start: usize,
+    len: usize,
+    pub(super) kind: Kind,
+}
+
+impl Buffer {
+    pub(super) fn new(block: Block, len: usize, kind: Kind) -> Self {
+        Self { block: Arc::new(block), start: 0, len, kind }
+    }
+
+    /// The number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// A range of the elements, sharing them.
+    pub(crate) fn part(&self, start: usize, len: usize) -> Self {
+        assert!(start + len <= self.len, "{start} + {len} elements of {}", self.len);
+        Self { start: self.start + start, len, ..self.clone() }
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.address_of(0)
+    }
+
+    /// The address of one element.
+    pub(super) fn address_of(&self, element: usize) -> u64 {
+        self.block.address + ((self.start + element) * self.kind.bytes()) as u64
+    }
+
+    /// The whole block, and where this buffer begins in it.
+    pub(super) fn whole(&self) -> (Self, usize) {
+        let len = self.block.wanted / self.kind.bytes();
+        (Self { start: 0, len, ..self.clone() }, self.start)
+    }
+
+    /// True if nothing else refers to these elements, so that they may be changed.
+    pub(super) fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.block) == 1 && self.block.half.get().is_none()
+    }
+}

@@ -1,0 +1,136 @@
+//! Kernels from source to machine code, at run time, kept on disk.
+//!
+//! The cache is a folder of cubins named by the hash of everything that decides their content. A file that cannot be
+//! read or loaded is compiled again; one that cannot be written costs time and nothing else.
+#![expect(unsafe_code, reason = "every call into NVRTC is a foreign function")]
+
+use std::ffi::CString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use cudarc::nvrtc::{result, sys};
+use sha2::{Digest as _, Sha256};
+
+use crate::{Error, Result};
+
+const TYPES: &str = include_str!("kernels/types.cuh");
+
+/// One file of kernels and the constants it is compiled with.
+pub(super) struct Source {
+    pub(super) name: &'static str,
+    pub(super) text: &'static str,
+    pub(super) defines: Vec<(&'static str, usize)>,
+}
+
+impl Source {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in &self.defines {
+            let _ = writeln!(text, "#define {name} {value}");
+        }
+        text + TYPES + self.text
+    }
+
+    /// Machine code for a GPU of this capability: from `cache` if it is there, else compiled and put there.
+    pub(super) fn image(&self, capability: (i32, i32), cache: Option<&Path>) -> Result<Vec<u8>> {
+        let text = self.text();
+        let architecture = format!("sm_{}{}", capability.0, capability.1);
+        let path = cache.map(|folder| folder.join(file_name(self.name, &text, &architecture)));
+        if let Some(image) = path.as_ref().and_then(|path| std::fs::read(path).ok()) {
+            return Ok(image);
+        }
+        let image = self.compile(&text, &architecture)?;
+        if let Some(path) = path {
+            keep(&path, &image);
+        }
+        Ok(image)
+    }
+
+    /// Compiles without looking at the cache, and replaces what it holds.
+    pub(super) fn fresh_image(
+        &self,
+        capability: (i32, i32),
+        cache: Option<&Path>,
+    ) -> Result<Vec<u8>> {
+        if let Some(folder) = cache {
+            let architecture = format!("sm_{}{}", capability.0, capability.1);
+            let _ = std::fs::remove_file(folder.join(file_name(
+                self.name,
+                &self.text(),
+                &architecture,
+            )));
+        }
+        self.image(capability, cache)
+    }
+
+    fn compile(&self, text: &str, architecture: &str) -> Result<Vec<u8>> {
+        let failed = |error: result::NvrtcError| self.error(format!("{error:?}"));
+        let text = CString::new(text).map_err(|_| self.error("a zero byte".to_owned()))?;
+        let name = CString::new(self.name).map_err(|_| self.error("a zero byte".to_owned()))?;
+        let program = Program(result::create_program(&text, Some(&name)).map_err(failed)?);
+        let options = [format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
+        // SAFETY: the program was created above.
+        if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
+            // SAFETY: as above.
+            let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
+            let log: String =
+                log.iter().map(|&c| c as u8 as char).take_while(|&c| c != '\0').collect();
+            return Err(self.error(format!("{error:?}: {log}")));
+        }
+        let mut bytes = 0;
+        // SAFETY: the program compiled; the size is written to a local.
+        unsafe { sys::nvrtcGetCUBINSize(program.0, &raw mut bytes) }.result().map_err(failed)?;
+        let mut image = vec![0_u8; bytes];
+        // SAFETY: the buffer has the size NVRTC asked for.
+        unsafe { sys::nvrtcGetCUBIN(program.0, image.as_mut_ptr().cast()) }
+            .result()
+            .map_err(failed)?;
+        Ok(image)
+    }
+
+    fn error(&self, why: String) -> Error {
+        Error::Gpu { what: format!("compiling {}", self.name), why }
+    }
+}
+
+struct Program(sys::nvrtcProgram);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: created by `create_program`, destroyed here alone.
+        let _ = unsafe { result::destroy_program(self.0) };
+    }
+}
+
+fn file_name(name: &str, text: &str, architecture: &str) -> String {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both arguments are locals.
+    let _ = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    let hash = Sha256::digest(format!("{architecture} nvrtc {major}.{minor}\n{text}"));
+    let hex = hash[..16].iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    format!("{name}-{architecture}-{hex}.cubin")
+}
+
+fn keep(path: &Path, image: &[u8]) {
+    let Some(folder) = path.parent() else { return };
+    let part = path.with_extension(format!("part{}", std::process::id()));
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&part, image))
+        .and_then(|()| std::fs::rename(&part, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(part);
+    }
+}
+
+/// `$PAINT_CACHE_DIR`, or `paint` in the user's cache folder.
+pub(super) fn cache_folder() -> Option<PathBuf> {
+    let variable =
+        |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("PAINT_CACHE_DIR")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|folder| folder.join("paint")))
+        .or_else(|| variable("HOME").map(|folder| folder.join(".cache/paint")))
+        .map(|folder| folder.join("kernels"))
+}

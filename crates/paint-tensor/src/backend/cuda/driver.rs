@@ -1,0 +1,277 @@
+//! One GPU: its context, its stream, and the launch of kernels.
+//!
+//! Everything runs on a single stream in the order it was asked for. Memory that a tensor gives back can therefore be
+//! handed out again at once: whoever gets it writes to it after all earlier readers.
+#![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+
+use cudarc::driver::{result, sys};
+
+use crate::{Error, Result};
+
+/// What the driver says of a GPU.
+#[derive(Debug, Clone)]
+pub(super) struct Properties {
+    pub(super) name: String,
+    pub(super) total_memory: usize,
+    pub(super) capability: (i32, i32),
+    pub(super) multiprocessors: u32,
+}
+
+/// A context on one GPU with its stream.
+pub(super) struct Gpu {
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    pub(super) properties: Properties,
+}
+
+// SAFETY: the driver's handles may be used from any thread; each call makes the context current first.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+/// An error of the driver while doing `what`.
+pub(super) fn failed(what: &str) -> impl FnOnce(result::DriverError) -> Error {
+    move |error| {
+        let name = error.error_name().ok().and_then(|name| name.to_str().ok());
+        let why = name.map_or_else(|| format!("{error:?}"), str::to_owned);
+        Error::Gpu { what: what.to_owned(), why }
+    }
+}
+
+/// An error if one of the libraries that are loaded at run time is missing.
+pub(super) fn check_libraries() -> std::result::Result<(), String> {
+    // SAFETY: the functions only try to open a library.
+    let present = unsafe {
+        [
+            ("the NVIDIA driver (libcuda)", sys::is_culib_present()),
+            ("NVRTC of the CUDA toolkit (libnvrtc)", cudarc::nvrtc::sys::is_culib_present()),
+            (
+                "cuBLASLt of the CUDA toolkit (libcublasLt)",
+                cudarc::cublaslt::sys::is_culib_present(),
+            ),
+        ]
+    };
+    let missing: Vec<&str> =
+        present.iter().filter(|(_, found)| !found).map(|(name, _)| *name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "cannot load {}; install it or put its folder into LD_LIBRARY_PATH",
+        missing.join(" and ")
+    ))
+}
+
+/// What each GPU of this machine is.
+pub(super) fn devices() -> std::result::Result<Vec<Properties>, String> {
+    check_libraries()?;
+    let describe = |error: result::DriverError| format!("the NVIDIA driver answered {error:?}");
+    result::init().map_err(describe)?;
+    (0..result::device::get_count().map_err(describe)?)
+        .map(|ordinal| properties(ordinal).map_err(describe))
+        .collect()
+}
+
+fn properties(ordinal: i32) -> std::result::Result<Properties, result::DriverError> {
+    use sys::CUdevice_attribute as Attribute;
+    let device = result::device::get(ordinal)?;
+    // SAFETY: the device was given by the driver just now.
+    let attribute = |attribute| unsafe { result::device::get_attribute(device, attribute) };
+    Ok(Properties {
+        name: result::device::get_name(device)?,
+        // SAFETY: as above.
+        total_memory: unsafe { result::device::total_mem(device)? },
+        capability: (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
+    })
+}
+
+/// One value handed to a kernel.
+#[derive(Clone, Copy)]
+pub(super) enum Arg {
+    Address(u64),
+    I32(i32),
+    I64(i64),
+    F32(f32),
+    /// A small structure of 4-byte members, passed by value.
+    Words([u32; 26]),
+    /// An address and a stride, passed as one structure.
+    Rows([u64; 2]),
+}
+
+impl Arg {
+    fn pointer(&self) -> *mut c_void {
+        match self {
+            Self::Address(x) => ptr::from_ref(x).cast_mut().cast(),
+            Self::I32(x) => ptr::from_ref(x).cast_mut().cast(),
+            Self::I64(x) => ptr::from_ref(x).cast_mut().cast(),
+            Self::F32(x) => ptr::from_ref(x).cast_mut().cast(),
+            Self::Words(x) => ptr::from_ref(x).cast_mut().cast(),
+            Self::Rows(x) => ptr::from_ref(x).cast_mut().cast(),
+        }
+    }
+
+    /// A structure of integers.
+    pub(super) fn words(values: impl IntoIterator<Item = usize>) -> Self {
+        let mut words = [0; 26];
+        for (word, value) in words.iter_mut().zip(values) {
+            *word = value as u32;
+        }
+        Self::Words(words)
+    }
+}
+
+/// How a kernel is spread over the GPU.
+#[derive(Clone, Copy)]
+pub(super) struct Grid {
+    pub(super) blocks: [usize; 3],
+    pub(super) threads: [u32; 2],
+    pub(super) shared: u32,
+}
+
+impl Grid {
+    pub(super) fn new(blocks: [usize; 3], threads: [u32; 2]) -> Self {
+        Self { blocks, threads, shared: 0 }
+    }
+}
+
+/// Kernels by name.
+#[derive(Default)]
+pub(super) struct Kernels(BTreeMap<String, sys::CUfunction>);
+
+// SAFETY: function handles belong to the context, not to a thread.
+unsafe impl Send for Kernels {}
+// SAFETY: as above.
+unsafe impl Sync for Kernels {}
+
+impl Kernels {
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+}
+
+impl Gpu {
+    /// Opens GPU number `ordinal`.
+    pub(super) fn open(ordinal: i32) -> Result<Self> {
+        result::init().map_err(failed("starting the driver"))?;
+        let properties = properties(ordinal).map_err(failed("asking for the GPU's properties"))?;
+        let device = result::device::get(ordinal).map_err(failed("opening the GPU"))?;
+        // SAFETY: the device was given by the driver; the primary context lives as long as the process.
+        let context = unsafe { result::primary_ctx::retain(device) }
+            .map_err(failed("making a context on the GPU"))?;
+        // SAFETY: the context was made just now.
+        unsafe { result::ctx::set_current(context) }.map_err(failed("entering the context"))?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(failed("making a stream"))?;
+        Ok(Self { context, stream, properties })
+    }
+
+    pub(super) fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    /// Makes the context current on this thread.
+    pub(super) fn enter(&self) -> Result<()> {
+        // SAFETY: the context lives as long as the process.
+        unsafe { result::ctx::set_current(self.context) }.map_err(failed("entering the context"))
+    }
+
+    /// Waits until all work is done.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the stream belongs to `self`.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(failed("waiting for the GPU"))
+    }
+
+    /// Loads a compiled module and finds its kernels.
+    pub(super) fn load(&self, image: &[u8], names: &[String], shared: u32) -> Result<Kernels> {
+        self.enter()?;
+        // SAFETY: the image is a cubin that NVRTC wrote, kept alive during the call.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
+            .map_err(failed("loading the compiled kernels"))?;
+        let mut kernels = BTreeMap::new();
+        for name in names {
+            let c_name = std::ffi::CString::new(name.as_str()).expect("kernel names have no zero");
+            // SAFETY: the module was loaded above and is never unloaded.
+            let function = unsafe { result::module::get_function(module, c_name) }
+                .map_err(failed(&format!("finding the kernel {name}")))?;
+            if shared > 48 << 10 {
+                let attribute =
+                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                // SAFETY: as above.
+                unsafe {
+                    result::function::set_function_attribute(function, attribute, shared as i32)
+                }
+                .map_err(failed("asking for more shared memory"))?;
+            }
+            kernels.insert(name.clone(), function);
+        }
+        Ok(Kernels(kernels))
+    }
+
+    /// Queues a kernel.
+    pub(super) fn launch(
+        &self,
+        kernels: &Kernels,
+        name: &str,
+        grid: Grid,
+        args: &[Arg],
+    ) -> Result<()> {
+        self.enter()?;
+        let function = kernels.0.get(name).copied().ok_or_else(|| Error::Gpu {
+            what: format!("launching {name}"),
+            why: "there is no such kernel".to_owned(),
+        })?;
+        let mut pointers: Vec<*mut c_void> = args.iter().map(Arg::pointer).collect();
+        let [x, y, z] = grid.blocks.map(|blocks| blocks as u32);
+        let [wide, high] = grid.threads;
+        // SAFETY: the arguments match the kernel's parameters (every kernel is exercised by the conformance tests), and
+        // the memory they name lives in buffers that are returned to the arena in stream order.
+        unsafe {
+            result::launch_kernel(
+                function,
+                (x, y, z),
+                (wide, high, 1),
+                grid.shared,
+                self.stream,
+                &mut pointers,
+            )
+        }
+        .map_err(failed(&format!("launching {name}")))
+    }
+
+    /// Queues a copy to the GPU. The driver has read `data` when this returns.
+    pub(super) fn copy_in(&self, address: u64, data: &[f32]) -> Result<()> {
+        self.enter()?;
+        // SAFETY: `address` has room for `data`; pageable memory is staged before the call returns.
+        unsafe { result::memcpy_htod_async(address, data, self.stream) }
+            .map_err(failed("copying to the GPU"))
+    }
+
+    /// Copies from the GPU after all earlier work.
+    pub(super) fn copy_out(&self, address: u64, data: &mut [f32]) -> Result<()> {
+        self.enter()?;
+        // SAFETY: `address` holds as many elements as `data`, which outlives the wait below.
+        unsafe { result::memcpy_dtoh_async(data, address, self.stream) }
+            .map_err(failed("copying from the GPU"))?;
+        self.synchronize()
+    }
+
+    /// New memory, or `None` where the GPU has no more.
+    pub(super) fn allocate(&self, bytes: usize) -> Result<Option<u64>> {
+        self.enter()?;
+        // SAFETY: the memory is uninitialised; every kernel writes its whole output.
+        match unsafe { result::malloc_sync(bytes) } {
+            Ok(address) => Ok(Some(address)),
+            Err(result::DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
+            Err(error) => Err(failed("allocating memory")(error)),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Matrix products with their epilogues, elementwise pairs, and parameter updates.
+
+use super::buffer::{Buffer, Kind};
+use super::driver::Arg;
+use super::matmul::{Addresses, Layout, Problem};
+use super::{Cuda, on_gpu};
+use crate::backend::{Binary, Epilogue, Gemm, Matrix, Precision, Storage, Update};
+use crate::{Error, Result};
+
+/// How a matrix lies in memory: with unit steps along its rows, or (transposed) along its columns.
+fn layout(matrix: &Matrix) -> Result<Layout> {
+    let Matrix { batch, row, col, .. } = *matrix;
+    match (row, col) {
+        (pitch, 1) => Ok(Layout { transposed: false, pitch, batch }),
+        (1, pitch) => Ok(Layout { transposed: true, pitch, batch }),
+        _ => Err(Error::Gpu {
+            what: "a matrix product".to_owned(),
+            why: format!("no unit stride: rows {row} apart, columns {col} apart"),
+        }),
+    }
+}
+
+impl Cuda {
+    /// An operand with its factor multiplied in.
+    fn operand(&self, matrix: &Matrix) -> Result<Buffer> {
+        match matrix.times {
+            None => Ok(on_gpu(matrix.storage).clone()),
+            Some(times) => {
+                let (x, times) = (on_gpu(matrix.storage), on_gpu(times));
+                let out = self.take(x.len(), x.kind)?;
+                self.zip(Binary::Mul, x, times, &out)?;
+                Ok(out)
+            }
+        }
+    }
+
+    /// The result is stored as `A` is, or in full for a parameter's gradient; both operands take part as `A` is stored.
+    pub(super) fn product(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
+        let Gemm { batches, m, n, k, .. } = *gemm;
+        let a = self.operand(&gemm.a)?;
+        let b = self.cast(&self.operand(&gemm.b)?, a.kind)?;
+        let (bias, residual, gelu) = match gemm.epilogue {
+            Epilogue::None => (None, None, None),
+            Epilogue::Bias(bias) => (Some(bias), None, None),
+            Epilogue::Gelu { bias, slope } => (bias, None, Some(slope)),
+            Epilogue::Residual { bias, residual } => (bias, Some(residual), None),
+        };
+        let output = if gemm.full { Kind::F32 } else { a.kind };
+        let out = self.take(batches * m * n, output)?;
+        if out.len() > 0 && k == 0 {
+            return Err(Error::Gpu {
+                what: "a matrix product".to_owned(),
+                why: "no depth".to_owned(),
+            });
+        }
+        if out.len() > 0 {
+            let bias = bias.map(|bias| self.cast(on_gpu(bias), output)).transpose()?;
+            let residual = residual.map(|x| self.cast(on_gpu(x), output)).transpose()?;
+            let at = Addresses {
+                a: a.address(),
+                b: b.address(),
+                out: out.address(),
+                bias: bias.as_ref().map(Buffer::address),
+                residual: residual.as_ref().map(Buffer::address),
+            };
+            let problem = Problem {
+                m,
+                n,
+                k,
+                batches,
+                a: layout(&gemm.a)?,
+                b: layout(&gemm.b)?,
+                operands: a.kind,
+                output,
+                tf32: self.precision != Precision::F32 && a.kind == Kind::F32,
+                bias: bias.is_some(),
+                alignment: at.alignment(),
+            };
+            self.gpu.enter()?;
+            self.products.queue(&problem, at, self.workspace.address(), self.gpu.stream())?;
+        }
+        let Some(slope) = gelu else { return Ok((Storage::Cuda(out), None)) };
+        let slope = slope.then(|| self.take(out.len(), output)).transpose()?;
+        let address = slope.as_ref().map_or(0, Buffer::address);
+        let name = format!("gelu_{}", output.name());
+        let args = [Arg::Address(out.address()), Arg::Address(address)];
+        self.each(&name, out.len().div_ceil(4), &args, out.len())?;
+        Ok((Storage::Cuda(out), slope.map(Storage::Cuda)))
+    }
+
+    /// `out = a op b`; `out` may be `a`.
+    pub(super) fn zip(&self, op: Binary, a: &Buffer, b: &Buffer, out: &Buffer) -> Result<()> {
+        let name = format!("binary_{}_{}", a.kind.name(), b.kind.name());
+        let [x, y, z] = [a, b, out].map(|x| Arg::Address(x.address()));
+        self.each(&name, a.len().div_ceil(4), &[Arg::I32(op as i32), x, y, z], a.len())
+    }
+
+    pub(super) fn updated(
+        &self,
+        param: &Buffer,
+        grad: &Buffer,
+        update: &Update,
+    ) -> Result<Vec<Storage>> {
+        let len = param.len();
+        let address = |x: Option<&Storage>| Arg::Address(x.map_or(0, |x| on_gpu(x).address()));
+        let (name, state, outputs, step) = match *update {
+            Update::Sgd { lr, momentum, weight_decay, nesterov, velocity } => {
+                let rates = [lr, momentum, weight_decay].map(Arg::F32);
+                let step = [&rates[..], &[Arg::I32(i32::from(nesterov))]].concat();
+                ("sgd", vec![address(velocity)], 2, step)
+            }
+            Update::Adam { step, moments } => {
+                let correction = |beta: f32| 1.0 - f64::from(beta).powi(step.t as i32);
+                let decay = if step.decoupled { 0.0 } else { step.weight_decay };
+                let keep = if step.decoupled { 1.0 - step.lr * step.weight_decay } else { 1.0 };
+                let rate = (f64::from(step.lr) / correction(step.beta1)) as f32;
+                let root = (1.0 / correction(step.beta2).sqrt()) as f32;
+                let numbers = [rate, root, step.beta1, step.beta2, step.eps, decay, keep];
+                let state = [moments.map(|(m, _)| m), moments.map(|(_, v)| v)].map(address);
+                let numbers = Arg::words(numbers.map(|number| number.to_bits() as usize));
+                ("adam", state.to_vec(), 3, vec![numbers])
+            }
+        };
+        let outputs: Vec<Buffer> =
+            (0..outputs).map(|_| self.take_f32(len)).collect::<Result<_>>()?;
+        let mut args = vec![Arg::Address(param.address()), Arg::Address(grad.address())];
+        args.extend(state);
+        args.extend(outputs.iter().map(|out| Arg::Address(out.address())));
+        args.extend(step);
+        self.each(name, len, &args, len)?;
+        Ok(outputs.into_iter().map(Storage::Cuda).collect())
+    }
+}

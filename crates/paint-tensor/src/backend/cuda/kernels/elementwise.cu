@@ -1,0 +1,138 @@
+// Functions of single elements, and parameter updates.
+
+enum { EXP, LOG, SQRT, RELU, STEP, GELU, GELU_SLOPE, SCALE, ADD_SCALAR };
+enum { ADD, SUB, MUL, DIV };
+
+__device__ __forceinline__ float normal_cdf(float x) { return 0.5f * (1.0f + erff(x * 0.70710678f)); }
+__device__ __forceinline__ float normal_pdf(float x) { return 0.39894228f * expf(-0.5f * x * x); }
+
+__device__ __forceinline__ float unary(int op, float x, float argument) {
+    switch (op) {
+        case EXP: return expf(x);
+        case LOG: return logf(x);
+        case SQRT: return sqrtf(x);
+        case RELU: return x > 0.0f || x != x ? x : 0.0f;
+        case STEP: return x > 0.0f ? 1.0f : 0.0f;
+        case GELU: return x * normal_cdf(x);
+        case GELU_SLOPE: return normal_cdf(x) + x * normal_pdf(x);
+        case SCALE: return x * argument;
+        default: return x + argument;
+    }
+}
+
+__device__ __forceinline__ float binary(int op, float a, float b) {
+    switch (op) {
+        case ADD: return a + b;
+        case SUB: return a - b;
+        case MUL: return a * b;
+        default: return a / b;
+    }
+}
+
+extern "C" __global__ void fill_f32(float *out, float value, i64 n) {
+    FOR_ELEMENTS(i, n) out[i] = value;
+}
+
+extern "C" __global__ void unary_f32(int op, float argument, const float *x, float *out, i64 n) {
+    FOR_ELEMENTS(i, n) out[i] = unary(op, x[i], argument);
+}
+
+// Elements 4 at a time: storages begin at multiples of 16 bytes, the rest is done one by one.
+template <class A, class B, class O, class F>
+__device__ __forceinline__ void zip(const A *a, const B *b, O *out, i64 n, F f) {
+    i64 packs = n / 4;
+    FOR_ELEMENTS(i, packs) {
+        Pack<A, 4> x = ((const Pack<A, 4> *)a)[i];
+        Pack<B, 4> y = ((const Pack<B, 4> *)b)[i];
+        Pack<O, 4> z;
+        for (int j = 0; j < 4; j++) z.v[j] = narrow<O>(f(widen(x.v[j]), widen(y.v[j])));
+        ((Pack<O, 4> *)out)[i] = z;
+    }
+    i64 rest = packs * 4 + (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (rest < n) out[rest] = narrow<O>(f(widen(a[rest]), widen(b[rest])));
+}
+
+#define BINARY(name, A, B, O)                                                                              \
+    extern "C" __global__ void binary_##name(int op, const A *a, const B *b, O *out, i64 n) {              \
+        zip(a, b, out, n, [op](float x, float y) { return binary(op, x, y); });                            \
+    }
+BINARY(f32_f32, float, float, float)
+BINARY(f32_bf16, float, bf16, float)
+BINARY(bf16_f32, bf16, float, bf16)
+BINARY(bf16_bf16, bf16, bf16, bf16)
+
+#define CAST(name, A, O)                                                                     \
+    extern "C" __global__ void cast_##name(const A *a, O *out, i64 n) {                      \
+        zip(a, a, out, n, [](float x, float) { return x; });                                 \
+    }
+CAST(f32_bf16, float, bf16)
+CAST(bf16_f32, bf16, float)
+
+// The activation in place of its argument and, if asked for, its derivative.
+template <class T>
+__device__ __forceinline__ void gelu(T *x, T *slope, i64 n) {
+    i64 packs = n / 4;
+    FOR_ELEMENTS(i, packs) {
+        Pack<T, 4> z = ((Pack<T, 4> *)x)[i], s;
+        for (int j = 0; j < 4; j++) {
+            float value = widen(z.v[j]), cdf = normal_cdf(value);
+            z.v[j] = narrow<T>(value * cdf);
+            if (slope) s.v[j] = narrow<T>(cdf + value * normal_pdf(value));
+        }
+        ((Pack<T, 4> *)x)[i] = z;
+        if (slope) ((Pack<T, 4> *)slope)[i] = s;
+    }
+    i64 rest = packs * 4 + (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (rest < n) {
+        float value = widen(x[rest]), cdf = normal_cdf(value);
+        x[rest] = narrow<T>(value * cdf);
+        if (slope) slope[rest] = narrow<T>(cdf + value * normal_pdf(value));
+    }
+}
+extern "C" __global__ void gelu_f32(float *x, float *slope, i64 n) { gelu(x, slope, n); }
+extern "C" __global__ void gelu_bf16(bf16 *x, bf16 *slope, i64 n) { gelu(x, slope, n); }
+
+struct Axes {
+    int rank, size[8], a[8], b[8];
+};
+
+extern "C" __global__ void binary_broadcast(int op, Axes axes, const float *a, const float *b, float *out, i64 n) {
+    FOR_ELEMENTS(i, n) {
+        i64 rest = i, at_a = 0, at_b = 0;
+        for (int axis = axes.rank - 1; axis >= 0; axis--) {
+            int index = rest % axes.size[axis];
+            rest /= axes.size[axis];
+            at_a += (i64)index * axes.a[axis];
+            at_b += (i64)index * axes.b[axis];
+        }
+        out[i] = binary(op, a[at_a], b[at_b]);
+    }
+}
+
+// The first velocity is the gradient itself: `velocity` is null then.
+extern "C" __global__ void sgd(const float *param, const float *grad, const float *velocity, float *new_param,
+                               float *new_velocity, float lr, float momentum, float weight_decay, int nesterov,
+                               i64 n) {
+    FOR_ELEMENTS(i, n) {
+        float g = grad[i] + weight_decay * param[i];
+        float v = (velocity ? momentum * velocity[i] : 0.0f) + g;
+        new_velocity[i] = v;
+        new_param[i] = param[i] - lr * (nesterov ? g + momentum * v : v);
+    }
+}
+
+struct Adam {
+    float rate, root, beta1, beta2, eps, decay, keep;
+};
+
+extern "C" __global__ void adam(const float *param, const float *grad, const float *m, const float *v,
+                                float *new_param, float *new_m, float *new_v, Adam step, i64 n) {
+    FOR_ELEMENTS(i, n) {
+        float g = grad[i] + step.decay * param[i];
+        float first = (m ? step.beta1 * m[i] : 0.0f) + (1.0f - step.beta1) * g;
+        float second = (v ? step.beta2 * v[i] : 0.0f) + (1.0f - step.beta2) * (g * g);
+        new_m[i] = first;
+        new_v[i] = second;
+        new_param[i] = param[i] * step.keep - step.rate * first / (sqrtf(second) * step.root + step.eps);
+    }
+}

@@ -1,0 +1,130 @@
+// Moving elements, and sums along axes.
+
+#define COLUMNS 32
+#define LANES 16
+
+// A block's sum of what its LANES rows of threads hold for each of COLUMNS columns.
+__device__ __forceinline__ float block_column_sum(float value) {
+    __shared__ float part[LANES][COLUMNS + 1];
+    part[threadIdx.y][threadIdx.x] = value;
+    __syncthreads();
+    float total = 0.0f;
+    if (threadIdx.y == 0)
+        for (int lane = 0; lane < LANES; lane++) total += part[lane][threadIdx.x];
+    __syncthreads();
+    return total;
+}
+
+// [outer, mid, inner] -> [outer, chunks, inner]: block (x, y, z) sums `chunk` of the middle.
+template <class T>
+__device__ void sum_columns(const T *x, float *out, int mid, int inner, int chunk) {
+    int column = blockIdx.x * COLUMNS + threadIdx.x, first = blockIdx.y * chunk;
+    int last = min(first + chunk, mid);
+    float sum = 0.0f;
+    if (column < inner)
+        for (int row = first + threadIdx.y; row < last; row += LANES)
+            sum += widen(x[((i64)blockIdx.z * mid + row) * inner + column]);
+    sum = block_column_sum(sum);
+    if (threadIdx.y == 0 && column < inner) out[((i64)blockIdx.z * gridDim.y + blockIdx.y) * inner + column] = sum;
+}
+extern "C" __global__ void sum_columns_f32(const float *x, float *out, int mid, int inner, int chunk) {
+    sum_columns(x, out, mid, inner, chunk);
+}
+extern "C" __global__ void sum_columns_bf16(const bf16 *x, float *out, int mid, int inner, int chunk) {
+    sum_columns(x, out, mid, inner, chunk);
+}
+
+// [rows, d] -> [rows], one block each.
+template <class T>
+__device__ void sum_rows(const T *x, float *out, i64 d) {
+    __shared__ float part[32];
+    float sum = 0.0f;
+    for (i64 i = threadIdx.x; i < d; i += blockDim.x) sum += widen(x[blockIdx.x * d + i]);
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        sum = warp_sum(threadIdx.x < blockDim.x / 32 ? part[threadIdx.x] : 0.0f);
+        if (threadIdx.x == 0) out[blockIdx.x] = sum;
+    }
+}
+extern "C" __global__ void sum_rows_f32(const float *x, float *out, i64 d) { sum_rows(x, out, d); }
+extern "C" __global__ void sum_rows_bf16(const bf16 *x, float *out, i64 d) { sum_rows(x, out, d); }
+
+// Per chunk of rows: [chunks, 2, d] with Σ dy x̂ and Σ dy.
+template <class T, class G>
+__device__ void layer_norm_affine(const T *x, const float *stats, const G *grad, float *out, int rows, int d,
+                                  int chunk) {
+    int column = blockIdx.x * COLUMNS + threadIdx.x, first = blockIdx.y * chunk;
+    int last = min(first + chunk, rows);
+    float gamma = 0.0f, beta = 0.0f;
+    if (column < d)
+        for (int row = first + threadIdx.y; row < last; row += LANES) {
+            i64 at = (i64)row * d + column;
+            float dy = widen(grad[at]);
+            gamma += dy * (widen(x[at]) - stats[2 * row]) * stats[2 * row + 1];
+            beta += dy;
+        }
+    gamma = block_column_sum(gamma);
+    beta = block_column_sum(beta);
+    if (threadIdx.y == 0 && column < d) {
+        out[(i64)blockIdx.y * 2 * d + column] = gamma;
+        out[((i64)blockIdx.y * 2 + 1) * d + column] = beta;
+    }
+}
+#define AFFINE(name, T, G)                                                                                      \
+    extern "C" __global__ void layer_norm_affine_##name(const T *x, const float *stats, const G *grad,          \
+                                                        float *out, int rows, int d, int chunk) {               \
+        layer_norm_affine(x, stats, grad, out, rows, d, chunk);                                                 \
+    }
+AFFINE(f32_f32, float, float)
+AFFINE(bf16_f32, bf16, float)
+AFFINE(bf16_bf16, bf16, bf16)
+
+struct Axes {
+    int rank, size[8], stride[8];
+};
+
+// `axes` are those of the output, with the strides of the input.
+extern "C" __global__ void permute(Axes axes, const float *x, float *out, i64 n) {
+    FOR_ELEMENTS(i, n) {
+        i64 rest = i, at = 0;
+        for (int axis = axes.rank - 1; axis >= 0; axis--) {
+            at += (i64)(rest % axes.size[axis]) * axes.stride[axis];
+            rest /= axes.size[axis];
+        }
+        out[i] = x[at];
+    }
+}
+
+// Rows of `width` from one table to another: row r goes from `from + r * from_row` to `to + r * to_row`.
+template <class T, class O>
+__device__ void copy_rows(const T *x, i64 from, i64 from_row, O *out, i64 to, i64 to_row, i64 width, i64 n) {
+    FOR_ELEMENTS(i, n) {
+        i64 row = i / width, column = i % width;
+        out[to + row * to_row + column] = narrow<O>(widen(x[from + row * from_row + column]));
+    }
+}
+#define COPY(name, T, O)                                                                                       \
+    extern "C" __global__ void copy_rows_##name(const T *x, i64 from, i64 from_row, O *out, i64 to,            \
+                                                i64 to_row, i64 width, i64 n) {                                \
+        copy_rows(x, from, from_row, out, to, to_row, width, n);                                               \
+    }
+COPY(f32_f32, float, float)
+COPY(f32_bf16, float, bf16)
+COPY(bf16_bf16, bf16, bf16)
+
+extern "C" __global__ void gather(const float *x, const float *index, float *out, int width, i64 n) {
+    FOR_ELEMENTS(i, n) out[i] = x[(i64)__float_as_int(index[i / width]) * width + i % width];
+}
+
+// Output row r sums the rows whose index is r, in order: the same bits every time.
+extern "C" __global__ void scatter_add(const float *x, const float *index, float *out, int rows, int width, i64 n) {
+    FOR_ELEMENTS(i, n) {
+        int target = i / width;
+        float sum = 0.0f;
+        for (int row = 0; row < rows; row++)
+            if (__float_as_int(index[row]) == target) sum += x[(i64)row * width + i % width];
+        out[i] = sum;
+    }
+}

@@ -1,0 +1,181 @@
+// Channels and windows of images: batch norm's sums, pooling, and the matrix form of convolutions.
+
+// Mean and biased variance of channel blockIdx.x of [outer, channels, inner], in two passes.
+__device__ __forceinline__ float block_sum(float value) {
+    __shared__ float part[32];
+    value = warp_sum(value);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = value;
+    __syncthreads();
+    float total = 0.0f;
+    for (int warp = 0; warp < blockDim.x / 32; warp++) total += part[warp];
+    return total;
+}
+
+#define EACH_OF_CHANNEL(at)                                                                             \
+    for (i64 i = threadIdx.x, at; i < (i64)outer * inner &&                                             \
+         (at = ((i / inner) * channels + blockIdx.x) * inner + i % inner, true); i += blockDim.x)
+
+extern "C" __global__ void channel_moments(const float *x, float *mean, float *variance, int outer, int channels,
+                                           int inner) {
+    float sum = 0.0f, squares = 0.0f, count = (float)outer * inner;
+    EACH_OF_CHANNEL(at) sum += x[at];
+    float centre = block_sum(sum) / count;
+    EACH_OF_CHANNEL(at) squares += (x[at] - centre) * (x[at] - centre);
+    squares = block_sum(squares) / count;
+    if (threadIdx.x == 0) {
+        mean[blockIdx.x] = centre;
+        variance[blockIdx.x] = squares;
+    }
+}
+
+extern "C" __global__ void channel_affine(const float *x, const float *scale, const float *shift, float *out,
+                                          int channels, int inner, i64 n) {
+    FOR_ELEMENTS(i, n) {
+        int channel = i / inner % channels;
+        out[i] = scale[channel] * x[i] + shift[channel];
+    }
+}
+
+extern "C" __global__ void channel_gradient_sums(const float *x, const float *grad, const float *centre,
+                                                 float *plain, float *centred, int outer, int channels, int inner) {
+    float sum = 0.0f, product = 0.0f, c = centre[blockIdx.x];
+    EACH_OF_CHANNEL(at) {
+        sum += grad[at];
+        product += grad[at] * (x[at] - c);
+    }
+    sum = block_sum(sum);
+    product = block_sum(product);
+    if (threadIdx.x == 0) {
+        plain[blockIdx.x] = sum;
+        centred[blockIdx.x] = product;
+    }
+}
+
+extern "C" __global__ void channel_combine(const float *x, const float *grad, const float *a, const float *b,
+                                           const float *c, float *out, int channels, int inner, i64 n) {
+    FOR_ELEMENTS(i, n) {
+        int channel = i / inner % channels;
+        out[i] = a[channel] * grad[i] + b[channel] * x[i] + c[channel];
+    }
+}
+
+struct Window {
+    int height, width, side, stride, padding, out_height, out_width;
+};
+
+#define COVERED(w, index, y0, y1, x0, x1)                                                    \
+    int y0 = (index) / w.out_width * w.stride - w.padding, x0 = (index) % w.out_width * w.stride - w.padding; \
+    int y1 = min(y0 + w.side, w.height), x1 = min(x0 + w.side, w.width);                     \
+    y0 = max(y0, 0);                                                                         \
+    x0 = max(x0, 0);
+
+extern "C" __global__ void max_pool(Window w, const float *x, float *out, float *place, i64 n) {
+    int target = w.out_height * w.out_width;
+    FOR_ELEMENTS(i, n) {
+        const float *plane = x + i / target * w.height * w.width;
+        int index = i % target;
+        COVERED(w, index, y0, y1, x0, x1)
+        float best = -INFINITY;
+        int at = y0 * w.width + x0;
+        for (int y = y0; y < y1; y++)
+            for (int column = x0; column < x1; column++) {
+                float value = plane[y * w.width + column];
+                if (value > best || value != value) {
+                    best = value;
+                    at = y * w.width + column;
+                }
+            }
+        out[i] = best;
+        place[i] = (float)at;
+    }
+}
+
+// Windows whose rows and columns can hold an input pixel; each pixel gathers, so no two threads write one place.
+#define HOLDERS(w, pixel, first_y, last_y, first_x, last_x)                                              \
+    int py = (pixel) / w.width + w.padding, px = (pixel) % w.width + w.padding;                          \
+    int first_y = py < w.side ? 0 : (py - w.side) / w.stride + 1, last_y = min(py / w.stride, w.out_height - 1); \
+    int first_x = px < w.side ? 0 : (px - w.side) / w.stride + 1, last_x = min(px / w.stride, w.out_width - 1);
+
+extern "C" __global__ void max_pool_backward(Window w, const float *place, const float *grad, float *dx, i64 n) {
+    int source = w.height * w.width, target = w.out_height * w.out_width;
+    FOR_ELEMENTS(i, n) {
+        i64 plane = i / source * target;
+        int pixel = i % source;
+        HOLDERS(w, pixel, y0, y1, x0, x1)
+        float sum = 0.0f;
+        for (int y = y0; y <= y1; y++)
+            for (int x = x0; x <= x1; x++) {
+                i64 at = plane + y * w.out_width + x;
+                if ((int)place[at] == pixel) sum += grad[at];
+            }
+        dx[i] = sum;
+    }
+}
+
+extern "C" __global__ void avg_pool(Window w, const float *x, float *out, i64 n) {
+    int target = w.out_height * w.out_width;
+    float factor = 1.0f / (w.side * w.side);
+    FOR_ELEMENTS(i, n) {
+        const float *plane = x + i / target * w.height * w.width;
+        int index = i % target;
+        COVERED(w, index, y0, y1, x0, x1)
+        float sum = 0.0f;
+        for (int y = y0; y < y1; y++)
+            for (int column = x0; column < x1; column++) sum += plane[y * w.width + column];
+        out[i] = sum * factor;
+    }
+}
+
+extern "C" __global__ void avg_pool_backward(Window w, const float *grad, float *dx, i64 n) {
+    int source = w.height * w.width, target = w.out_height * w.out_width;
+    float factor = 1.0f / (w.side * w.side);
+    FOR_ELEMENTS(i, n) {
+        i64 plane = i / source * target;
+        int pixel = i % source;
+        HOLDERS(w, pixel, y0, y1, x0, x1)
+        float sum = 0.0f;
+        for (int y = y0; y <= y1; y++)
+            for (int x = x0; x <= x1; x++) sum += grad[plane + y * w.out_width + x];
+        dx[i] = sum * factor;
+    }
+}
+
+struct Conv {
+    int batch, channels, first, height, width, kh, kw, stride, padding, out_height, out_width, inputs;
+};
+
+// Columns [channels kh kw, batch oh ow] of one group, whose channels begin at `first` of `inputs`.
+extern "C" __global__ void columns(Conv c, const float *x, float *out, i64 n) {
+    int pixels = c.out_height * c.out_width;
+    FOR_ELEMENTS(i, n) {
+        i64 column = i % ((i64)c.batch * pixels);
+        int row = i / ((i64)c.batch * pixels), image = column / pixels, index = column % pixels;
+        int channel = row / (c.kh * c.kw), ky = row / c.kw % c.kh, kx = row % c.kw;
+        int y = index / c.out_width * c.stride - c.padding + ky, at = index % c.out_width * c.stride - c.padding + kx;
+        bool inside = y >= 0 && y < c.height && at >= 0 && at < c.width;
+        out[i] = inside ? x[(((i64)image * c.inputs + c.first + channel) * c.height + y) * c.width + at] : 0.0f;
+    }
+}
+
+// The adjoint of `columns`: each pixel of the group's channels gathers its sum into dx [batch, inputs, H, W].
+extern "C" __global__ void columns_backward(Conv c, const float *columns, float *dx, i64 n) {
+    int pixels = c.out_height * c.out_width;
+    i64 width = (i64)c.batch * pixels;
+    FOR_ELEMENTS(i, n) {
+        int at = i % c.width, y = i / c.width % c.height;
+        int channel = i / ((i64)c.width * c.height) % c.channels, image = i / ((i64)c.width * c.height * c.channels);
+        float sum = 0.0f;
+        for (int ky = 0; ky < c.kh; ky++) {
+            int oy = y + c.padding - ky;
+            if (oy < 0 || oy % c.stride || oy / c.stride >= c.out_height) continue;
+            for (int kx = 0; kx < c.kw; kx++) {
+                int ox = at + c.padding - kx;
+                if (ox < 0 || ox % c.stride || ox / c.stride >= c.out_width) continue;
+                i64 row = (channel * c.kh + ky) * c.kw + kx;
+                sum += columns[row * width + (i64)image * pixels + oy / c.stride * c.out_width + ox / c.stride];
+            }
+        }
+        dx[(((i64)image * c.inputs + c.first + channel) * c.height + y) * c.width + at] = sum;
+    }
+}

@@ -1,0 +1,215 @@
+// Rows of the last axis, one warp each: layer norm, softmax, L2 normalisation, and their gradients.
+
+#define ROW_OF_WARP(row, rows)                                        \
+    int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;      \
+    int lane = threadIdx.x % 32;                                      \
+    if (row >= rows) return;
+
+// One row held in registers, 4 neighbouring elements at a time; elements past the end are zero.
+template <class T, int CHUNKS>
+struct Row {
+    float v[CHUNKS][4];
+
+    __device__ __forceinline__ void load(const T *x, int d, int lane) {
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            int i = (c * 32 + lane) * 4;
+            if (i < d) {
+                Pack<T, 4> p = *(const Pack<T, 4> *)(x + i);
+                for (int j = 0; j < 4; j++) v[c][j] = widen(p.v[j]);
+            } else {
+                for (int j = 0; j < 4; j++) v[c][j] = 0.0f;
+            }
+        }
+    }
+
+    __device__ __forceinline__ void store(T *out, int d, int lane) const {
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            int i = (c * 32 + lane) * 4;
+            if (i < d) {
+                Pack<T, 4> p;
+                for (int j = 0; j < 4; j++) p.v[j] = narrow<T>(v[c][j]);
+                *(Pack<T, 4> *)(out + i) = p;
+            }
+        }
+    }
+};
+
+#define EACH(c, j, i, d)                                                            \
+    _Pragma("unroll") for (int c = 0; c < CHUNKS; c++)                              \
+        for (int j = 0, i = (c * 32 + lane) * 4; j < 4 && i < d; j++, i++)
+
+template <class T, int CHUNKS>
+__device__ void layer_norm(const T *x, const float *gamma, const float *beta, float eps, T *out, float *stats,
+                           int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    Row<T, CHUNKS> r;
+    r.load(x + (i64)row * d, d, lane);
+    float sum = 0.0f, squares = 0.0f;
+    EACH(c, j, i, d) sum += r.v[c][j];
+    float mean = warp_sum(sum) / d;
+    EACH(c, j, i, d) squares += (r.v[c][j] - mean) * (r.v[c][j] - mean);
+    float rstd = 1.0f / sqrtf(warp_sum(squares) / d + eps);
+    EACH(c, j, i, d) r.v[c][j] = (r.v[c][j] - mean) * rstd * gamma[i] + beta[i];
+    r.store(out + (i64)row * d, d, lane);
+    if (lane == 0) {
+        stats[2 * row] = mean;
+        stats[2 * row + 1] = rstd;
+    }
+}
+
+// dx = rstd (g - mean(g) - x̂ mean(g x̂)) with g = dy γ.
+template <class T, class G, int CHUNKS>
+__device__ void layer_norm_backward(const T *x, const float *stats, const float *gamma, const G *grad, T *dx,
+                                    int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    Row<T, CHUNKS> r;
+    Row<G, CHUNKS> g;
+    r.load(x + (i64)row * d, d, lane);
+    g.load(grad + (i64)row * d, d, lane);
+    float mean = stats[2 * row], rstd = stats[2 * row + 1], m1 = 0.0f, m2 = 0.0f;
+    EACH(c, j, i, d) {
+        r.v[c][j] = (r.v[c][j] - mean) * rstd;
+        g.v[c][j] *= gamma[i];
+        m1 += g.v[c][j];
+        m2 += g.v[c][j] * r.v[c][j];
+    }
+    m1 = warp_sum(m1) / d;
+    m2 = warp_sum(m2) / d;
+    EACH(c, j, i, d) r.v[c][j] = rstd * (g.v[c][j] - m1 - r.v[c][j] * m2);
+    r.store(dx + (i64)row * d, d, lane);
+}
+
+// Rows whose length is no multiple of 4, or too long for registers.
+template <class T>
+__device__ void layer_norm_any(const T *x, const float *gamma, const float *beta, float eps, T *out, float *stats,
+                               int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    x += (i64)row * d;
+    out += (i64)row * d;
+    float sum = 0.0f, squares = 0.0f;
+    for (int i = lane; i < d; i += 32) sum += widen(x[i]);
+    float mean = warp_sum(sum) / d;
+    for (int i = lane; i < d; i += 32) squares += (widen(x[i]) - mean) * (widen(x[i]) - mean);
+    float rstd = 1.0f / sqrtf(warp_sum(squares) / d + eps);
+    for (int i = lane; i < d; i += 32) out[i] = narrow<T>((widen(x[i]) - mean) * rstd * gamma[i] + beta[i]);
+    if (lane == 0) {
+        stats[2 * row] = mean;
+        stats[2 * row + 1] = rstd;
+    }
+}
+
+template <class T, class G>
+__device__ void layer_norm_backward_any(const T *x, const float *stats, const float *gamma, const G *grad, T *dx,
+                                        int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    x += (i64)row * d;
+    grad += (i64)row * d;
+    float mean = stats[2 * row], rstd = stats[2 * row + 1], m1 = 0.0f, m2 = 0.0f;
+    for (int i = lane; i < d; i += 32) {
+        float g = widen(grad[i]) * gamma[i];
+        m1 += g;
+        m2 += g * (widen(x[i]) - mean) * rstd;
+    }
+    m1 = warp_sum(m1) / d;
+    m2 = warp_sum(m2) / d;
+    for (int i = lane; i < d; i += 32) {
+        float g = widen(grad[i]) * gamma[i];
+        dx[(i64)row * d + i] = narrow<T>(rstd * (g - m1 - (widen(x[i]) - mean) * rstd * m2));
+    }
+}
+
+#define NORM_ARGS(T) const T *x, const float *gamma, const float *beta, float eps, T *out, float *stats, int rows, int d
+#define BACK_ARGS(T, G) const T *x, const float *stats, const float *gamma, const G *grad, T *dx, int rows, int d
+#define NORM(name, T, CHUNKS)                                                                  \
+    extern "C" __global__ void layer_norm_##name##_##CHUNKS(NORM_ARGS(T)) {                    \
+        layer_norm<T, CHUNKS>(x, gamma, beta, eps, out, stats, rows, d);                       \
+    }
+#define BACK(name, T, G, CHUNKS)                                                               \
+    extern "C" __global__ void layer_norm_backward_##name##_##CHUNKS(BACK_ARGS(T, G)) {        \
+        layer_norm_backward<T, G, CHUNKS>(x, stats, gamma, grad, dx, rows, d);                 \
+    }
+#define SIZES(CHUNKS)                                                                          \
+    NORM(f32, float, CHUNKS) NORM(bf16, bf16, CHUNKS)                                          \
+    BACK(f32_f32, float, float, CHUNKS) BACK(bf16_f32, bf16, float, CHUNKS)                    \
+    BACK(bf16_bf16, bf16, bf16, CHUNKS)
+SIZES(1) SIZES(2) SIZES(3) SIZES(4) SIZES(6) SIZES(8)
+
+#define ANY(name, T)                                                                           \
+    extern "C" __global__ void layer_norm_##name##_any(NORM_ARGS(T)) {                         \
+        layer_norm_any<T>(x, gamma, beta, eps, out, stats, rows, d);                           \
+    }
+#define BACK_ANY(name, T, G)                                                                   \
+    extern "C" __global__ void layer_norm_backward_##name##_any(BACK_ARGS(T, G)) {             \
+        layer_norm_backward_any<T, G>(x, stats, gamma, grad, dx, rows, d);                     \
+    }
+ANY(f32, float) ANY(bf16, bf16)
+BACK_ANY(f32_f32, float, float) BACK_ANY(bf16_f32, bf16, float) BACK_ANY(bf16_bf16, bf16, bf16)
+
+extern "C" __global__ void softmax(const float *x, float *out, int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    x += (i64)row * d;
+    out += (i64)row * d;
+    float top = -INFINITY, sum = 0.0f;
+    for (int i = lane; i < d; i += 32) top = fmaxf(top, x[i]);
+    top = warp_max(top);
+    for (int i = lane; i < d; i += 32) sum += expf(x[i] - top);
+    float factor = 1.0f / warp_sum(sum);
+    for (int i = lane; i < d; i += 32) out[i] = expf(x[i] - top) * factor;
+}
+
+// dx = y (dy - <y, dy>).
+extern "C" __global__ void softmax_backward(const float *y, const float *grad, float *dx, int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    y += (i64)row * d;
+    grad += (i64)row * d;
+    float inner = 0.0f;
+    for (int i = lane; i < d; i += 32) inner += y[i] * grad[i];
+    inner = warp_sum(inner);
+    for (int i = lane; i < d; i += 32) dx[(i64)row * d + i] = y[i] * (grad[i] - inner);
+}
+
+extern "C" __global__ void log_softmax(const float *x, float *out, int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    x += (i64)row * d;
+    float top = -INFINITY, sum = 0.0f;
+    for (int i = lane; i < d; i += 32) top = fmaxf(top, x[i]);
+    top = warp_max(top);
+    for (int i = lane; i < d; i += 32) sum += expf(x[i] - top);
+    float lse = top + logf(warp_sum(sum));
+    for (int i = lane; i < d; i += 32) out[(i64)row * d + i] = x[i] - lse;
+}
+
+// dx = dy - exp(y) Σ dy.
+extern "C" __global__ void log_softmax_backward(const float *y, const float *grad, float *dx, int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    y += (i64)row * d;
+    grad += (i64)row * d;
+    float total = 0.0f;
+    for (int i = lane; i < d; i += 32) total += grad[i];
+    total = warp_sum(total);
+    for (int i = lane; i < d; i += 32) dx[(i64)row * d + i] = grad[i] - expf(y[i]) * total;
+}
+
+extern "C" __global__ void l2_normalize(const float *x, float *out, float *factor, int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    x += (i64)row * d;
+    float squares = 0.0f;
+    for (int i = lane; i < d; i += 32) squares += x[i] * x[i];
+    float f = 1.0f / sqrtf(fmaxf(warp_sum(squares), 1e-12f));
+    for (int i = lane; i < d; i += 32) out[(i64)row * d + i] = x[i] * f;
+    if (lane == 0) factor[row] = f;
+}
+
+// dx = f (dy - y <y, dy>); where the norm was clamped, dx = f dy.
+extern "C" __global__ void l2_normalize_backward(const float *y, const float *factor, const float *grad, float *dx,
+                                                 int rows, int d) {
+    ROW_OF_WARP(row, rows)
+    y += (i64)row * d;
+    grad += (i64)row * d;
+    float inner = 0.0f, f = factor[row];
+    for (int i = lane; i < d; i += 32) inner += y[i] * grad[i];
+    inner = f >= 1e6f ? 0.0f : warp_sum(inner);
+    for (int i = lane; i < d; i += 32) dx[(i64)row * d + i] = f * (grad[i] - y[i] * inner);
+}

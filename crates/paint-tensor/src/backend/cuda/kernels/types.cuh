@@ -1,0 +1,47 @@
+// What every kernel file begins with: element types, conversions and sums over a warp. No header is included, so that
+// run-time compilation needs no toolkit on the machine.
+
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef long long i64;
+
+#define INFINITY __int_as_float(0x7f800000)
+
+struct alignas(2) bf16 {
+    u16 bits;
+};
+
+__device__ __forceinline__ float widen(float x) { return x; }
+__device__ __forceinline__ float widen(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
+
+template <class T>
+__device__ __forceinline__ T narrow(float x);
+template <>
+__device__ __forceinline__ float narrow<float>(float x) {
+    return x;
+}
+template <>
+__device__ __forceinline__ bf16 narrow<bf16>(float x) {
+    bf16 out;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
+    return out;
+}
+
+// N elements that are loaded and stored as one.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+    T v[N];
+};
+
+#define FOR_ELEMENTS(i, n) \
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
+
+__device__ __forceinline__ float warp_sum(float x) {
+    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+    return x;
+}
+
+__device__ __forceinline__ float warp_max(float x) {
+    for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
+    return x;
+}

@@ -1,0 +1,268 @@
+//! Matrix products by cuBLASLt.
+//!
+//! The library thinks in columns: our row-major `C = A B` is its `Cᵀ = Bᵀ Aᵀ`, with no data moved. How a product is
+//! done is looked up once for each shape and layout and kept.
+#![expect(unsafe_code, reason = "every call into cuBLASLt is a foreign function")]
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::cublaslt::{result, sys};
+use cudarc::driver::sys::CUstream;
+
+use super::buffer::Kind;
+use crate::{Error, Result};
+
+/// Bytes of scratch memory for the library: what NVIDIA advises for Hopper.
+pub(super) const WORKSPACE: usize = 32 << 20;
+
+/// One operand: memory whose rows are `pitch` apart, read as it lies or transposed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Layout {
+    pub(super) transposed: bool,
+    pub(super) pitch: usize,
+    /// Elements from one matrix of a batch to the next.
+    pub(super) batch: usize,
+}
+
+/// Everything that decides how a product is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Problem {
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) batches: usize,
+    pub(super) a: Layout,
+    pub(super) b: Layout,
+    /// Of both operands.
+    pub(super) operands: Kind,
+    pub(super) output: Kind,
+    pub(super) tf32: bool,
+    pub(super) bias: bool,
+    /// The largest power of two, up to 256, that divides all addresses.
+    pub(super) alignment: u32,
+}
+
+/// Where the operands are.
+#[derive(Clone, Copy)]
+pub(super) struct Addresses {
+    pub(super) a: u64,
+    pub(super) b: u64,
+    pub(super) out: u64,
+    pub(super) bias: Option<u64>,
+    /// Added to the product.
+    pub(super) residual: Option<u64>,
+}
+
+impl Addresses {
+    pub(super) fn alignment(&self) -> u32 {
+        let all = [Some(self.a), Some(self.b), Some(self.out), self.bias, self.residual];
+        let bits = all.into_iter().flatten().fold(256, |bits, address| bits | address);
+        1 << bits.trailing_zeros()
+    }
+}
+
+struct Plan {
+    description: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+/// The library and the plans made so far.
+pub(super) struct Products {
+    handle: sys::cublasLtHandle_t,
+    plans: Mutex<HashMap<Problem, Plan>>,
+}
+
+// SAFETY: cuBLASLt handles and descriptors may be used from any thread; plans are used under the lock.
+unsafe impl Send for Products {}
+// SAFETY: as above.
+unsafe impl Sync for Products {}
+
+fn failed(problem: &Problem) -> impl Fn(result::CublasError) -> Error {
+    let what = format!("the matrix product {problem:?}");
+    move |error| Error::Gpu { what: what.clone(), why: format!("{error:?}") }
+}
+
+fn data_type(kind: Kind) -> sys::cudaDataType {
+    match kind {
+        Kind::F32 => sys::cudaDataType::CUDA_R_32F,
+        Kind::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+    }
+}
+
+impl Products {
+    pub(super) fn new() -> Result<Self> {
+        let handle = result::create_handle().map_err(|error| Error::Gpu {
+            what: "starting cuBLASLt".to_owned(),
+            why: format!("{error:?}"),
+        })?;
+        Ok(Self { handle, plans: Mutex::default() })
+    }
+
+    /// Queues `out = A B (+ bias) (+ residual)`.
+    pub(super) fn queue(
+        &self,
+        problem: &Problem,
+        at: Addresses,
+        workspace: u64,
+        stream: CUstream,
+    ) -> Result<()> {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if !plans.contains_key(problem) {
+            plans.insert(*problem, self.plan(problem).map_err(failed(problem))?);
+        }
+        let plan = &plans[problem];
+        if let Some(bias) = at.bias {
+            let attribute = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+            describe(plan.description, attribute, &bias).map_err(failed(problem))?;
+        }
+        let (alpha, beta) = (1.0_f32, if at.residual.is_some() { 1.0_f32 } else { 0.0 });
+        let pointer = |address: u64| address as *const c_void;
+        let [a, b, c] = plan.layouts;
+        // SAFETY: descriptors and addresses describe the same matrices; the caller keeps their memory alive in stream
+        // order. Alpha and beta are read before the call returns.
+        unsafe {
+            result::matmul(
+                self.handle,
+                plan.description,
+                ptr::from_ref(&alpha).cast(),
+                ptr::from_ref(&beta).cast(),
+                pointer(at.b),
+                b,
+                pointer(at.a),
+                a,
+                pointer(at.residual.unwrap_or(at.out)),
+                c,
+                at.out as *mut c_void,
+                c,
+                &raw const plan.algorithm,
+                workspace as *mut c_void,
+                WORKSPACE,
+                stream.cast(),
+            )
+        }
+        .map_err(failed(problem))
+    }
+
+    fn plan(&self, problem: &Problem) -> std::result::Result<Plan, result::CublasError> {
+        use sys::cublasLtMatmulDescAttributes_t as Describe;
+        use sys::cublasLtMatmulPreferenceAttributes_t as Prefer;
+        let Problem { m, n, k, batches, .. } = *problem;
+        let compute = if problem.tf32 {
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
+        } else {
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F
+        };
+        let description = result::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F)?;
+        describe(
+            description,
+            Describe::CUBLASLT_MATMUL_DESC_TRANSA,
+            &i32::from(problem.b.transposed),
+        )?;
+        describe(
+            description,
+            Describe::CUBLASLT_MATMUL_DESC_TRANSB,
+            &i32::from(problem.a.transposed),
+        )?;
+        if problem.bias {
+            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
+            describe(description, Describe::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+        }
+        let layout = |kind,
+                      transposed: bool,
+                      rows: usize,
+                      columns: usize,
+                      pitch: usize,
+                      stride: usize| {
+            let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
+            let layout = result::create_matrix_layout(
+                data_type(kind),
+                rows as u64,
+                columns as u64,
+                pitch.max(rows) as i64,
+            )?;
+            if batches > 1 {
+                use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
+                arrange(layout, Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &(batches as i32))?;
+                arrange(
+                    layout,
+                    Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                    &(stride as i64),
+                )?;
+            }
+            Ok::<_, result::CublasError>(layout)
+        };
+        let operands = problem.operands;
+        let a = layout(operands, problem.a.transposed, k, m, problem.a.pitch, problem.a.batch)?;
+        let b = layout(operands, problem.b.transposed, n, k, problem.b.pitch, problem.b.batch)?;
+        let c = layout(problem.output, false, n, m, n, m * n)?;
+        let preference = result::create_matmul_pref()?;
+        prefer(preference, Prefer::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &(WORKSPACE as u64))?;
+        for alignment in [
+            Prefer::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+            Prefer::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+            Prefer::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+            Prefer::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+        ] {
+            prefer(preference, alignment, &problem.alignment)?;
+        }
+        // SAFETY: all descriptors were made above.
+        let found = unsafe {
+            result::get_matmul_algo_heuristic(self.handle, description, b, a, c, c, preference)
+        };
+        // SAFETY: made above, not used again.
+        unsafe { result::destroy_matmul_pref(preference) }?;
+        Ok(Plan { description, layouts: [a, b, c], algorithm: found?.algo })
+    }
+}
+
+fn describe<T>(
+    description: sys::cublasLtMatmulDesc_t,
+    attribute: sys::cublasLtMatmulDescAttributes_t,
+    value: &T,
+) -> std::result::Result<(), result::CublasError> {
+    // SAFETY: the attribute's value is a plain number of this size.
+    unsafe {
+        result::set_matmul_desc_attribute(
+            description,
+            attribute,
+            ptr::from_ref(value).cast(),
+            size_of::<T>(),
+        )
+    }
+}
+
+fn arrange<T>(
+    layout: sys::cublasLtMatrixLayout_t,
+    attribute: sys::cublasLtMatrixLayoutAttribute_t,
+    value: &T,
+) -> std::result::Result<(), result::CublasError> {
+    // SAFETY: the attribute's value is a plain number of this size.
+    unsafe {
+        result::set_matrix_layout_attribute(
+            layout,
+            attribute,
+            ptr::from_ref(value).cast(),
+            size_of::<T>(),
+        )
+    }
+}
+
+fn prefer<T>(
+    preference: sys::cublasLtMatmulPreference_t,
+    attribute: sys::cublasLtMatmulPreferenceAttributes_t,
+    value: &T,
+) -> std::result::Result<(), result::CublasError> {
+    // SAFETY: the attribute's value is a plain number of this size.
+    unsafe {
+        result::set_matmul_pref_attribute(
+            preference,
+            attribute,
+            ptr::from_ref(value).cast(),
+            size_of::<T>(),
+        )
+    }
+}

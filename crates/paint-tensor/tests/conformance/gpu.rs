@@ -1,0 +1,169 @@
+//! GPUs against the processor: every operation, and sizes that use every path of the kernels.
+
+use paint_tensor::{Device, Error, Precision, Result, Tensor};
+
+use crate::cases::{CASES, Case, projected, values};
+
+/// The first GPU in a precision, or a message on a machine that has none.
+fn gpu(precision: Precision) -> Option<Device> {
+    match Device::open("cuda:0", precision) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Output, then the gradient of each input, of a case on a device.
+fn results(case: &Case, device: &Device) -> Result<Vec<Vec<f32>>> {
+    let inputs: Vec<Tensor> = (case.shapes.iter().enumerate())
+        .map(|(i, shape)| {
+            let data = values(shape.iter().product(), i).iter().map(|x| x + case.offset).collect();
+            Ok(Tensor::from_vec(data, shape, device)?.variable())
+        })
+        .collect::<Result<_>>()?;
+    let out = (case.run)(&inputs)?.to_vec()?;
+    let gradients = projected(case, &inputs)?.backward()?;
+    let gradients = inputs.iter().map(|x| gradients.get(x).expect("every input is used").to_vec());
+    std::iter::once(Ok(out)).chain(gradients).collect()
+}
+
+/// The largest `|a - b|` relative to the largest `|b|`.
+fn gap(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    let top = b.iter().fold(1e-6, |top: f32, x| top.max(x.abs()));
+    let difference = |(a, b): (&f32, &f32)| if a.is_nan() { f32::INFINITY } else { (a - b).abs() };
+    a.iter().zip(b).map(difference).fold(0.0, f32::max) / top
+}
+
+fn compare(cases: &[Case], precision: Precision, tolerance: f32) -> Result<()> {
+    let Some(device) = gpu(precision) else { return Ok(()) };
+    let mut failures = Vec::new();
+    for case in cases {
+        let (ours, reference) = (results(case, &device)?, results(case, &Device::cpu())?);
+        for (i, (a, b)) in ours.iter().zip(&reference).enumerate() {
+            let gap = gap(a, b);
+            if gap.is_nan() || gap > tolerance {
+                let part = if i == 0 { "output".into() } else { format!("gradient {}", i - 1) };
+                failures.push(format!("{}, {part}: {gap:.1e}", case.name));
+            }
+        }
+        assert_eq!(ours, results(case, &device)?, "{} gives other bits the second time", case.name);
+    }
+    assert!(failures.is_empty(), "{precision}, tolerance {tolerance}: {failures:#?}");
+    Ok(())
+}
+
+/// `compact` on every input, as a transformer sees them.
+fn compact(x: &[Tensor]) -> Result<Vec<Tensor>> {
+    x.iter().map(Tensor::compact).collect()
+}
+
+const fn case(
+    name: &'static str,
+    shapes: &'static [&'static [usize]],
+    run: fn(&[Tensor]) -> Result<Tensor>,
+) -> Case {
+    Case { name, shapes, offset: 0.0, run }
+}
+
+/// What a transformer does, at sizes with whole and broken tiles.
+const LARGE: &[Case] = &[
+    case("linear of tokens", &[&[3, 67, 192], &[576, 192], &[576]], |x| {
+        compact(x)?[0].linear(&x[1], Some(&x[2]))
+    }),
+    case("linear without multiples of 8", &[&[37, 30], &[10, 30], &[10]], |x| {
+        compact(x)?[0].linear(&x[1], Some(&x[2]))
+    }),
+    case("linear_gelu of tokens", &[&[2, 65, 192], &[768, 192], &[768]], |x| {
+        compact(x)?[0].linear_gelu(&x[1], Some(&x[2]))
+    }),
+    case("linear_residual of tokens", &[&[2, 65, 64], &[192, 64], &[192], &[2, 65, 192]], |x| {
+        let narrow = compact(x)?;
+        narrow[0].linear_residual(&x[1], Some(&x[2]), &narrow[3])
+    }),
+    case("layer_norm of 192", &[&[131, 192], &[192], &[192]], |x| {
+        compact(x)?[0].layer_norm(&x[1], &x[2], 1e-6)
+    }),
+    case("layer_norm of 768", &[&[70, 768], &[768], &[768]], |x| {
+        compact(x)?[0].layer_norm(&x[1], &x[2], 1e-6)
+    }),
+    case("layer_norm of 1030", &[&[300, 1030], &[1030], &[1030]], |x| {
+        compact(x)?[0].layer_norm(&x[1], &x[2], 1e-6)
+    }),
+    case("attention, head 64", &[&[2, 199, 576]], |x| compact(x)?[0].attention(3)),
+    case("attention, head 32", &[&[2, 65, 192]], |x| compact(x)?[0].attention(2)),
+    case("attention, head 12", &[&[2, 70, 72]], |x| compact(x)?[0].attention(2)),
+    case("attention, head 128", &[&[1, 66, 384]], |x| compact(x)?[0].attention(1)),
+    case("attention with large scores", &[&[2, 130, 192]], |x| {
+        compact(&[x[0].scale(6.0)?])?[0].attention(1)
+    }),
+    case("cross_attention, head 64", &[&[3, 3, 128], &[3, 199, 256]], |x| {
+        let x = compact(x)?;
+        x[0].cross_attention(&x[1], 2)
+    }),
+    case("slices and joins of tokens", &[&[3, 9, 16], &[3, 2, 16]], |x| {
+        let x = compact(x)?;
+        Tensor::concat(&[&x[1], &x[0].slice(1, 0, 4)?], 1)
+    }),
+    case("sums over many rows", &[&[3, 700, 40]], |x| compact(x)?[0].sum(1)),
+    case("sums over long rows", &[&[5, 3000]], |x| compact(x)?[0].sum(1)),
+    case("products of elements", &[&[5, 33], &[5, 33]], |x| {
+        let x = compact(x)?;
+        x[0].mul(&x[1])
+    }),
+];
+
+#[test]
+fn every_operation_agrees_with_the_processor_in_f32() {
+    compare(CASES, Precision::F32, 1e-4).unwrap();
+}
+
+#[test]
+fn large_operations_agree_with_the_processor_in_f32() {
+    compare(LARGE, Precision::F32, 1e-4).unwrap();
+}
+
+#[test]
+fn every_operation_agrees_with_the_processor_in_tf32() {
+    compare(CASES, Precision::Tf32, 5e-3).unwrap();
+    compare(LARGE, Precision::Tf32, 5e-3).unwrap();
+}
+
+#[test]
+fn every_operation_agrees_with_the_processor_in_bf16() {
+    compare(CASES, Precision::Bf16, 5e-3).unwrap();
+    compare(LARGE, Precision::Bf16, 3e-2).unwrap();
+}
+
+#[test]
+fn memory_stays_flat_while_sizes_change() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    let step = |n: usize| {
+        let x = Tensor::full([n, 65, 192], 0.5, &device).unwrap().variable();
+        let w = Tensor::full([576, 192], 0.01, &device).unwrap().variable();
+        let loss = x.linear(&w, None).unwrap().attention(3).unwrap().sum_all().unwrap();
+        loss.backward().unwrap();
+    };
+    (1..60).for_each(step);
+    let before = device.memory().unwrap().reserved;
+    (0..200).for_each(|i| step(1 + i * 37 % 59));
+    assert_eq!(device.memory().unwrap().reserved, before);
+}
+
+#[test]
+fn a_tensor_larger_than_the_gpu_is_refused() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    let error = Tensor::zeros([1 << 20, 1 << 20], &device).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    assert_eq!(Tensor::full([3], 2.0, &device).unwrap().to_vec().unwrap(), [2.0; 3]);
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_named() {
+    for name in ["cuda:99", "cuda:x", "cudaa"] {
+        let message = Device::from_name(name).unwrap_err().to_string();
+        assert!(message.contains(name), "{message}");
+    }
+}
