@@ -131,7 +131,9 @@ impl Bench {
         let b = labels.len();
         let logits = self.model.forward_embedded(embedding, &request)?.logits;
         let mut gradients = mutual_information(&logits)?.backward()?;
-        let logits = logits.detach();
+        let before = logits.detach();
+        // The tape of the first forward hangs on its logits: it must go before the second forward makes its own.
+        drop(logits);
         let partner: Vec<usize> = (0..b).rev().collect();
         let mixed =
             embedding.scale(LAMBDA)?.add(&embedding.gather(&partner)?.scale(1.0 - LAMBDA)?)?;
@@ -140,7 +142,7 @@ impl Bench {
         let mixed_logits = self.model.forward_embedded(&mixed, &request)?.logits;
         let loss = interpolation_consistency(&mixed_logits, mixed_labels, b)?;
         gradients.accumulate(loss.backward()?)?;
-        Ok((logits, gradients))
+        Ok((before, gradients))
     }
 
     fn step(&mut self, inputs: &Inputs) -> Result<()> {

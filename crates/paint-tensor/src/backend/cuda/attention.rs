@@ -82,7 +82,7 @@ impl Cuda {
 
     fn inputs(&self, attention: &Attention) -> Result<Inputs> {
         let kind = on_gpu(attention.q.storage).kind;
-        let cast = |rows: HeadRows| self.cast(on_gpu(rows.storage), kind);
+        let cast = |rows: HeadRows| self.aligned(&self.cast(on_gpu(rows.storage), kind)?);
         Ok(Inputs {
             kernels: self.attention_kernels(attention.head_dim, kind)?,
             kind,
@@ -120,7 +120,7 @@ impl Cuda {
         (dq, dq_row): (&Buffer, usize),
         (dkv, [dk, dv], dkv_row): (&Buffer, [usize; 2], usize),
     ) -> Result<()> {
-        let grad = self.cast(on_gpu(saved.grad), inputs.kind)?;
+        let grad = self.aligned(&self.cast(on_gpu(saved.grad), inputs.kind)?)?;
         let count = attention.batch * attention.heads * attention.q_len;
         let delta = self.take_f32(count)?;
         let delta_grid = Grid::new([count.div_ceil(8), 1, 1], [256, 1]);

@@ -88,8 +88,9 @@ impl Cuda {
         Ok((Storage::Cuda(out), slope.map(Storage::Cuda)))
     }
 
-    /// `out = a op b`; `out` may be `a`.
+    /// `out = a op b`; `out` may be `a`, and begins at a multiple of 16 bytes.
     pub(super) fn zip(&self, op: Binary, a: &Buffer, b: &Buffer, out: &Buffer) -> Result<()> {
+        let (a, b) = (&self.aligned(a)?, &self.aligned(b)?);
         let name = format!("binary_{}_{}", a.kind.name(), b.kind.name());
         let [x, y, z] = [a, b, out].map(|x| Arg::Address(x.address()));
         self.each(&name, a.len().div_ceil(4), &[Arg::I32(op as i32), x, y, z], a.len())

@@ -188,13 +188,23 @@ impl Cuda {
         }
     }
 
+    /// The same elements at an address that packs of 4 can be read from: parts may begin anywhere.
+    fn aligned(&self, x: &Buffer) -> Result<Buffer> {
+        if x.address().is_multiple_of(16) {
+            return Ok(x.clone());
+        }
+        let out = self.take(x.len(), x.kind)?;
+        self.copy_rows((x, 0, x.len()), (&out, 0, x.len()), [1, x.len()])?;
+        Ok(out)
+    }
+
     /// The elements as bf16, without keeping the copy beside the original.
     fn narrowed(&self, x: &Buffer) -> Result<Buffer> {
         if x.kind == Kind::Bf16 { Ok(x.clone()) } else { self.converted(x, Kind::Bf16) }
     }
 
     fn converted(&self, x: &Buffer, kind: Kind) -> Result<Buffer> {
-        let out = self.take(x.len(), kind)?;
+        let (x, out) = (&self.aligned(x)?, self.take(x.len(), kind)?);
         let name = format!("cast_{}_{}", x.kind.name(), kind.name());
         let args = [Arg::Address(x.address()), Arg::Address(out.address())];
         self.each(&name, x.len().div_ceil(4), &args, x.len())?;
@@ -642,7 +652,7 @@ impl Backend for Cuda {
 
     fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage> {
         let sum = on_gpu(&a);
-        if sum.is_alone() {
+        if sum.is_alone() && sum.address().is_multiple_of(16) {
             self.zip(Binary::Add, sum, on_gpu(b), sum)?;
             return Ok(a);
         }

@@ -69,7 +69,7 @@ impl Cuda {
         beta: &Buffer,
         eps: f32,
     ) -> Result<(Storage, Storage)> {
-        let d = gamma.len();
+        let (d, x) = (gamma.len(), &self.aligned(x)?);
         let rows = x.len() / d;
         let (out, stats) = (self.take(x.len(), x.kind)?, self.take_f32(2 * rows)?);
         let [from, gamma, beta, to, statistics] =
@@ -91,8 +91,8 @@ impl Cuda {
         gamma: &Buffer,
         grad: &Buffer,
     ) -> Result<Storage> {
-        let d = gamma.len();
-        let grad = self.gradient_beside(x, grad)?;
+        let (d, x) = (gamma.len(), &self.aligned(x)?);
+        let grad = self.aligned(&self.gradient_beside(x, grad)?)?;
         let dx = self.take(x.len(), x.kind)?;
         let args = [x, stats, gamma, &grad, &dx].map(|x| Arg::Address(x.address()));
         let name =
