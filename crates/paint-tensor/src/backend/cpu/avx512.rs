@@ -37,6 +37,56 @@ pub(super) struct Lanes<'a> {
     pub(super) times: Option<&'a [f32]>,
 }
 
+impl Lanes<'_> {
+    /// Panics unless every element at `depth` depths of `count` lanes exists.
+    pub(super) fn check(&self, [first, count]: [usize; 2], [from, depth]: [usize; 2]) {
+        if count > 0 && depth > 0 {
+            let last = (first + count - 1) * self.lane_step + (from + depth - 1) * self.depth_step;
+            assert!(last < self.data.len(), "element {last} of {}", self.data.len());
+        }
+        assert!(self.times.is_none_or(|times| times.len() >= self.data.len()));
+    }
+}
+
+/// A block of up to 16 lanes x 16 depths in registers, zero elsewhere: one register a lane if `by_lane`, else one a depth.
+///
+/// # Safety
+/// The processor has AVX-512, and [`Lanes::check`] passed for the lanes and depths.
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn fetch(
+    lanes: Lanes,
+    [first, count]: [usize; 2],
+    [from, depths]: [usize; 2],
+    by_lane: bool,
+) -> [__m512; 16] {
+    let mut rows = [_mm512_setzero_ps(); 16];
+    let along_depth = lanes.depth_step == 1;
+    let (start, outer, inner) = (first * lanes.lane_step + from * lanes.depth_step, count, depths);
+    let (step, outer, inner) = if along_depth {
+        (lanes.lane_step, outer, inner)
+    } else {
+        (lanes.depth_step, inner, outer)
+    };
+    if along_depth || lanes.lane_step == 1 {
+        let mask = mask(inner);
+        for (i, row) in rows.iter_mut().enumerate().take(outer) {
+            // SAFETY: the caller checked the lanes and depths, and the mask leaves out the others.
+            *row = unsafe { load(lanes, start + i * step, mask) };
+        }
+    } else {
+        for (k, row) in rows.iter_mut().enumerate().take(depths) {
+            let mut values = [0.0_f32; 16];
+            for (i, value) in values.iter_mut().enumerate().take(count) {
+                let at = start + i * lanes.lane_step + k * lanes.depth_step;
+                *value = lanes.data[at] * lanes.times.map_or(1.0, |times| times[at]);
+            }
+            // SAFETY: sixteen values are there.
+            *row = unsafe { _mm512_maskz_loadu_ps(u16::MAX, values.as_ptr()) };
+        }
+    }
+    if along_depth == by_lane { rows } else { transpose(&rows) }
+}
+
 /// Packs up to 16 lanes from `first`: `out[k * step + i]` is lane `first + i` at depth `k`, zero beyond `count`.
 pub(super) fn pack(
     lanes: Lanes,
@@ -51,20 +101,23 @@ pub(super) fn pack(
         return;
     }
     assert!(out.len() >= (depth - 1) * step + 16);
-    let count_end = first + count.max(1) - 1;
-    let last = count_end * lanes.lane_step + (depth - 1) * lanes.depth_step;
-    assert!(count == 0 || last < lanes.data.len());
-    assert!(lanes.times.is_none_or(|times| times.len() >= lanes.data.len()));
-    // SAFETY: AVX-512 was checked, and the assertions above bound every address the two functions form: loads are
-    // masked to `count` lanes and `depth` depths, stores write 16 floats at `k * step` for `k < depth`.
+    lanes.check([first, count], [0, depth]);
+    // SAFETY: AVX-512 was checked, `check` covers what `fetch` reads, and the last of the stores ends at
+    // `(depth - 1) * step + 16`.
     unsafe {
-        if lanes.depth_step == 1 {
-            pack_transposed(lanes, first, count, depth, out.as_mut_ptr(), step);
-        } else if lanes.lane_step == 1 {
-            pack_copied(lanes, first, count, depth, out.as_mut_ptr(), step);
-        } else {
-            pack_strided(lanes, first, count, depth, out, step);
+        for k in (0..depth).step_by(16) {
+            let block = (depth - k).min(16);
+            let rows = fetch(lanes, [first, count], [k, block], false);
+            store(&rows, block, out.as_mut_ptr().add(k * step), step);
         }
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn store(rows: &[__m512; 16], count: usize, out: *mut f32, step: usize) {
+    for (j, row) in rows.iter().enumerate().take(count) {
+        // SAFETY: the caller has room for `count` registers, `step` apart.
+        unsafe { _mm512_storeu_ps(out.add(j * step), *row) };
     }
 }
 
@@ -83,77 +136,6 @@ unsafe fn load(lanes: Lanes, at: usize, mask: __mmask16) -> __m512 {
             }
             None => value,
         }
-    }
-}
-
-#[target_feature(enable = "avx512f")]
-unsafe fn pack_copied(
-    lanes: Lanes,
-    first: usize,
-    count: usize,
-    depth: usize,
-    out: *mut f32,
-    step: usize,
-) {
-    let mask = mask(count);
-    for k in 0..depth {
-        // SAFETY: see `pack`.
-        unsafe {
-            _mm512_storeu_ps(out.add(k * step), load(lanes, first + k * lanes.depth_step, mask));
-        };
-    }
-}
-
-fn pack_strided(
-    lanes: Lanes,
-    first: usize,
-    count: usize,
-    depth: usize,
-    out: &mut [f32],
-    step: usize,
-) {
-    for k in 0..depth {
-        let row = &mut out[k * step..k * step + 16];
-        row.fill(0.0);
-        for (i, value) in row[..count].iter_mut().enumerate() {
-            let at = (first + i) * lanes.lane_step + k * lanes.depth_step;
-            *value = lanes.data[at] * lanes.times.map_or(1.0, |times| times[at]);
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f")]
-unsafe fn pack_transposed(
-    lanes: Lanes,
-    first: usize,
-    count: usize,
-    depth: usize,
-    out: *mut f32,
-    step: usize,
-) {
-    let mut k = 0;
-    while k < depth {
-        let block = (depth - k).min(16);
-        let mask = mask(block);
-        let mut rows = [_mm512_setzero_ps(); 16];
-        for (i, row) in rows.iter_mut().enumerate().take(count) {
-            // SAFETY: see `pack`.
-            *row = unsafe { load(lanes, (first + i) * lanes.lane_step + k, mask) };
-        }
-        let columns = transpose(&rows);
-        // A constant count lets the compiler keep the columns in registers.
-        if block == 16 {
-            for (j, column) in columns.iter().enumerate() {
-                // SAFETY: see `pack`.
-                unsafe { _mm512_storeu_ps(out.add((k + j) * step), *column) };
-            }
-        } else {
-            for (j, column) in columns.iter().enumerate().take(block) {
-                // SAFETY: see `pack`.
-                unsafe { _mm512_storeu_ps(out.add((k + j) * step), *column) };
-            }
-        }
-        k += 16;
     }
 }
 

@@ -1,14 +1,18 @@
 //! The processor: SIMD kernels spread over the rayon pool.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod channelwise;
 mod conv;
 mod elementwise;
+mod finish;
 mod gemm;
 mod layout;
 mod math;
+mod panels;
 mod parallel;
 mod peak;
 mod pool;
@@ -24,7 +28,8 @@ mod tests;
 use std::sync::{Arc, OnceLock};
 
 use self::elementwise::SgdStep;
-use self::gemm::{Finish, Kernel, Operand, Size};
+use self::finish::Finish;
+use self::gemm::{Kernel, Operand, Size};
 use self::storage::{build, build2, host, into_slab};
 use super::{
     Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Epilogue, Gemm,

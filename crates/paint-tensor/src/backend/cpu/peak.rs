@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::gemm::{Finish, Kernel, Operand, Size, parallel};
+use super::finish::Finish;
+use super::gemm::{Kernel, Operand, Size, parallel};
 
 /// The best rate of a large matrix product that fits the caches, in GFLOP/s, over all threads of the current pool.
 pub(super) fn peak_gflops() -> f64 {

@@ -1,0 +1,74 @@
+//! The tile kernel against exact sums.
+
+use crate::backend::cpu::gemm::{Kernel, Operand, Size, serial};
+
+fn product(kernel: Kernel, size: Size, a: &[f32], b: &[f32]) -> Vec<f32> {
+    let mut c = vec![f32::NAN; size.m * size.n];
+    let operands = (Operand::new(a, size.k, 1), Operand::new(b, 1, size.k));
+    serial(kernel, size, operands, &mut c, size.n);
+    c
+}
+
+/// Values over many orders of magnitude, of both signs.
+fn values(len: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / 8_388_608.0 - 1.0
+    };
+    (0..len).map(|_| next() * (8.0 * next()).exp()).collect()
+}
+
+#[test]
+fn six_partial_products_are_as_exact_as_floats() {
+    if !super::available() {
+        return;
+    }
+    let size = Size { m: 40, n: 70, k: 500 };
+    let (a, b) = (values(size.m * size.k, 1), values(size.n * size.k, 2));
+    let (tiles, floats) =
+        (product(Kernel::Amx, size, &a, &b), product(Kernel::Avx512, size, &a, &b));
+    let (mut tile_error, mut float_error) = (0.0, 0.0);
+    for i in 0..size.m {
+        for j in 0..size.n {
+            let terms =
+                (0..size.k).map(|d| f64::from(a[i * size.k + d]) * f64::from(b[j * size.k + d]));
+            let exact: f64 = terms.sum();
+            let at = i * size.n + j;
+            tile_error += (f64::from(tiles[at]) - exact).powi(2);
+            float_error += (f64::from(floats[at]) - exact).powi(2);
+        }
+    }
+    assert!(tile_error < float_error, "squared errors {tile_error:e} and {float_error:e}");
+}
+
+#[test]
+fn a_single_product_keeps_24_bits() {
+    if !super::available() {
+        return;
+    }
+    for (x, y) in values(5000, 3).into_iter().zip(values(5000, 4)) {
+        let [found] = product(Kernel::Amx, Size { m: 1, n: 1, k: 1 }, &[x], &[y])[..] else {
+            panic!("one element")
+        };
+        let exact = f64::from(x) * f64::from(y);
+        let error = (f64::from(found) - exact).abs() / exact.abs();
+        // Five roundings to 2^-24 in the sums of the six parts.
+        assert!(error < 5.0 * 0.5_f64.powi(24), "{x} * {y}: {found}, relative error {error:e}");
+    }
+}
+
+#[test]
+fn numbers_that_are_not_finite_stay_visible() {
+    if !super::available() {
+        return;
+    }
+    for bad in [f32::NAN, -f32::NAN, f32::from_bits(0x7fff_ffff), f32::INFINITY] {
+        let mut a = vec![1.0; 5 * 40];
+        a[3 * 40 + 7] = bad;
+        let c = product(Kernel::Amx, Size { m: 5, n: 33, k: 40 }, &a, &vec![1.0; 33 * 40]);
+        for (i, value) in c.iter().enumerate() {
+            assert_eq!(value.is_finite(), i / 33 != 3, "{bad}: element {i} is {value}");
+        }
+    }
+}

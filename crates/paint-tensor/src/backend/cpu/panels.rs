@@ -1,0 +1,196 @@
+//! The right operand of a product in the order in which a kernel reads it, and the loops around the kernel.
+
+#[cfg(target_arch = "x86_64")]
+use rayon::prelude::*;
+
+use super::gemm::{Kernel, Operand, Size};
+use super::portable;
+#[cfg(target_arch = "x86_64")]
+use super::{
+    amx,
+    avx512::{self, A_STEP, Lanes, MR, Tile},
+    gemm::NR,
+    slab::Block,
+};
+
+/// The right operand, ready for the kernel.
+pub(super) enum Panels<'a> {
+    #[cfg(target_arch = "x86_64")]
+    Amx(Block),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Block),
+    Plain(Operand<'a>),
+}
+
+#[cfg(target_arch = "x86_64")]
+impl<'a> Operand<'a> {
+    /// Rows as lanes: the left operand.
+    fn row_lanes(self) -> Lanes<'a> {
+        Lanes { data: self.data, lane_step: self.row, depth_step: self.col, times: self.times }
+    }
+
+    /// Columns as lanes: the right operand.
+    fn column_lanes(self) -> Lanes<'a> {
+        Lanes { data: self.data, lane_step: self.col, depth_step: self.row, times: self.times }
+    }
+}
+
+impl<'a> Panels<'a> {
+    /// Packs `b`, on all threads if asked to.
+    pub(super) fn new(kernel: Kernel, size: Size, b: Operand<'a>, threads: bool) -> Self {
+        match kernel {
+            Kernel::Portable => Self::Plain(b),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Amx => Self::Amx(pack_amx(size, b.column_lanes(), threads)),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => Self::Avx512(pack_avx512(size, b.column_lanes(), threads)),
+        }
+    }
+
+    /// One block of rows; `finish` is called with the columns that are complete, while they are still in the cache.
+    pub(super) fn multiply_rows(
+        &self,
+        size: Size,
+        a: Operand,
+        c: &mut [f32],
+        stride: usize,
+        mut finish: impl FnMut(&mut [f32], [usize; 2]),
+    ) {
+        match self {
+            Self::Plain(b) => {
+                portable::multiply(size, a, *b, c, stride);
+                finish(c, [0, size.n]);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx(b) => rows_amx(size, a.row_lanes(), b.as_slice(), (c, stride), finish),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(b) => rows_avx512(size, a.row_lanes(), b.as_slice(), (c, stride), finish),
+        }
+    }
+}
+
+/// A block of `panels` panels of `len` elements each, which `pack` writes.
+#[cfg(target_arch = "x86_64")]
+fn pack_panels(
+    panels: usize,
+    len: usize,
+    threads: bool,
+    pack: impl Fn(usize, &mut [f32]) + Sync,
+) -> Block {
+    let mut block = Block::take((panels * len).max(1));
+    let out = &mut block.as_mut_slice()[..panels * len];
+    if len > 0 && threads && out.len() > 1 << 14 {
+        out.par_chunks_exact_mut(len).enumerate().for_each(|(panel, out)| pack(panel, out));
+    } else if len > 0 {
+        out.chunks_exact_mut(len).enumerate().for_each(|(panel, out)| pack(panel, out));
+    }
+    block
+}
+
+#[cfg(target_arch = "x86_64")]
+fn pack_amx(Size { n, k, .. }: Size, b: Lanes, threads: bool) -> Block {
+    let panels = n.div_ceil(amx::LANES);
+    pack_panels(panels, k.div_ceil(amx::STEP) * amx::STEP_LEN, threads, |panel, out| {
+        let first = panel * amx::LANES;
+        let lanes = [first, (n - first).min(amx::LANES)];
+        amx::pack(amx::Side::Right, b, lanes, [0, k], out);
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn pack_avx512(Size { n, k, .. }: Size, b: Lanes, threads: bool) -> Block {
+    pack_panels(n.div_ceil(NR), k * NR, threads, |panel, out| {
+        let first = panel * NR;
+        let count = (n - first).min(NR);
+        avx512::pack(b, first, count.min(16), k, out, NR);
+        avx512::pack(b, first + 16, count.saturating_sub(16), k, &mut out[16..], NR);
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn rows_amx(
+    Size { m, n, k }: Size,
+    a: Lanes,
+    b: &[f32],
+    (c, stride): (&mut [f32], usize),
+    mut finish: impl FnMut(&mut [f32], [usize; 2]),
+) {
+    use amx::{LANES, STEP, STEP_LEN};
+    /// Depth of a block: with 256 rows, the packed left block takes a quarter of a second-level cache of 2 MiB.
+    const KC: usize = 12 * STEP;
+    let panels = m.div_ceil(LANES);
+    let panel_len = k.div_ceil(STEP) * STEP_LEN;
+    let mut packed = Block::take(panels * k.min(KC).div_ceil(STEP) * STEP_LEN + 1);
+    let packed = packed.as_mut_slice();
+    let registers = amx::Registers::take();
+    let mut depth = 0;
+    loop {
+        let block = (k - depth).min(KC);
+        let steps = block.div_ceil(STEP);
+        for panel in 0..panels {
+            let lanes = [panel * LANES, (m - panel * LANES).min(LANES)];
+            let out = &mut packed[panel * steps * STEP_LEN..];
+            amx::pack(amx::Side::Left, a, lanes, [depth, block], out);
+        }
+        for first_col in (0..n).step_by(LANES) {
+            let at = first_col / LANES * panel_len + depth / STEP * STEP_LEN;
+            let cols = (n - first_col).min(LANES);
+            for panel in 0..panels {
+                let rows = (m - panel * LANES).min(LANES);
+                let out = &mut c[panel * LANES * stride + first_col..];
+                // Each row panel brings its share of the next column panel into the cache.
+                let next = b.get(at + panel_len + panel * steps * amx::AHEAD_LEN..);
+                let operands = (&packed[panel * steps * STEP_LEN..], &b[at..], next);
+                let mut tile = Tile { out, stride, rows, cols, add: depth > 0 };
+                amx::multiply(&registers, steps, operands, &mut tile);
+            }
+            if depth + block == k {
+                finish(c, [first_col, first_col + cols]);
+            }
+        }
+        depth += block;
+        if depth == k {
+            break;
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn rows_avx512(
+    Size { m, n, k }: Size,
+    a: Lanes,
+    b: &[f32],
+    (c, stride): (&mut [f32], usize),
+    mut finish: impl FnMut(&mut [f32], [usize; 2]),
+) {
+    /// Depth of a block: a right panel of 32 KiB stays in the first-level cache while left panels pass.
+    const KC: usize = 256;
+    let mut packed = Block::take((m.div_ceil(MR) * A_STEP * k).max(1));
+    let packed = packed.as_mut_slice();
+    for panel in 0..m.div_ceil(MR) {
+        let out = &mut packed[panel * A_STEP * k..(panel + 1) * A_STEP * k];
+        avx512::pack(a, panel * MR, (m - panel * MR).min(MR), k, out, A_STEP);
+    }
+    let mut depth = 0;
+    loop {
+        let block = (k - depth).min(KC);
+        for first_col in (0..n).step_by(NR) {
+            let b = &b[first_col * k + depth * NR..];
+            let cols = (n - first_col).min(NR);
+            for panel in 0..m.div_ceil(MR) {
+                let a = &packed[(panel * k + depth) * A_STEP..];
+                let rows = (m - panel * MR).min(MR);
+                let out = &mut c[panel * MR * stride + first_col..];
+                let mut tile = Tile { out, stride, rows, cols, add: depth > 0 };
+                avx512::multiply(block, a, b, &mut tile);
+            }
+            if depth + block == k {
+                finish(c, [first_col, first_col + cols]);
+            }
+        }
+        depth += block;
+        if depth == k {
+            break;
+        }
+    }
+}
