@@ -41,6 +41,12 @@ pub enum Error {
         /// Whether any variable lies below it.
         tracked: bool,
     },
+    /// `backward` reached an operation that an earlier pass has been through.
+    #[error(
+        "backward went through these operations before and freed what they kept: run the forward pass again, or add \
+         the losses before one backward pass"
+    )]
+    BackwardTwice,
     /// Two tensors of one operation live on different devices.
     #[error("{op}: the inputs are on different devices ({left} and {right})")]
     DeviceMismatch {

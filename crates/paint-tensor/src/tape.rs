@@ -2,11 +2,12 @@
 //!
 //! A tracked tensor carries a [`Node`]; a node carries the rule of the operation that made it and links to the nodes
 //! below, never to their data. A rule keeps the activations it reads and no others, so an activation whose consumers do
-//! not need it is freed as soon as the forward pass lets go of it.
+//! not need it is freed as soon as the forward pass lets go of it. The backward pass takes each rule out of its node and
+//! drops it when it has run: activations are gone as soon as they are read, whoever still holds the loss or the logits.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Error, Result, Tensor};
 
@@ -19,8 +20,14 @@ pub(crate) trait Rule: Send + Sync {
 /// A place in the recorded computation. Ids grow with time, so an output always has a larger id than its inputs.
 pub(crate) struct Node {
     id: u64,
-    /// `None` for a variable, where gradients end.
-    rule: Option<Box<dyn Rule>>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Where gradients end.
+    Variable,
+    /// `None` once a backward pass has used it.
+    Result(Mutex<Option<Box<dyn Rule>>>),
 }
 
 /// The node of an input, if the input is tracked.
@@ -33,11 +40,11 @@ fn next_id() -> u64 {
 
 impl Node {
     pub(crate) fn leaf() -> Arc<Self> {
-        Arc::new(Self { id: next_id(), rule: None })
+        Arc::new(Self { id: next_id(), kind: Kind::Variable })
     }
 
     pub(crate) fn of(rule: impl Rule + 'static) -> Arc<Self> {
-        Arc::new(Self { id: next_id(), rule: Some(Box::new(rule)) })
+        Arc::new(Self { id: next_id(), kind: Kind::Result(Mutex::new(Some(Box::new(rule)))) })
     }
 }
 
@@ -99,7 +106,8 @@ impl Gradients {
 }
 
 impl Tensor {
-    /// Runs reverse mode from this tensor, which must have one element.
+    /// Runs reverse mode from this tensor, which must have one element. What the operations kept for it is freed on the
+    /// way, so a second pass over the same operations is an error.
     pub fn backward(&self) -> Result<Gradients> {
         let start = match self.link() {
             Some(node) if self.elem_count() == 1 => node,
@@ -114,10 +122,13 @@ impl Tensor {
         sink.add(start, Self::full(self.shape(), 1.0, self.device())?)?;
         let mut gradients = Gradients::default();
         while let Some((id, (node, grad))) = sink.pending.pop_last() {
-            match &node.rule {
-                Some(rule) => rule.backward(grad, &mut sink)?,
-                None => {
+            match &node.kind {
+                Kind::Variable => {
                     gradients.0.insert(id, grad);
+                }
+                Kind::Result(rule) => {
+                    let rule = rule.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    rule.ok_or(Error::BackwardTwice)?.backward(grad, &mut sink)?;
                 }
             }
         }
@@ -163,9 +174,12 @@ mod tests {
     #[test]
     fn two_passes_accumulate_to_the_gradient_of_the_sum() {
         let x = vector(&[0.5, 1.5]).variable();
-        let (a, b) = (x.exp().unwrap().sum_all().unwrap(), x.mul(&x).unwrap().sum_all().unwrap());
+        let losses =
+            || (x.exp().unwrap().sum_all().unwrap(), x.mul(&x).unwrap().sum_all().unwrap());
+        let (a, b) = losses();
         let mut twice = a.backward().unwrap();
         twice.accumulate(b.backward().unwrap()).unwrap();
+        let (a, b) = losses();
         let once = a.add(&b).unwrap().backward().unwrap();
         assert_eq!(
             twice.get(&x).unwrap().to_vec().unwrap(),
@@ -178,5 +192,34 @@ mod tests {
         let x = vector(&[3.0]).variable();
         let loss = x.detach().mul(&x).unwrap().sum_all().unwrap();
         assert_eq!(loss.backward().unwrap().get(&x).unwrap().to_vec().unwrap(), [3.0]);
+    }
+
+    #[test]
+    fn a_second_pass_over_the_same_operations_is_refused() {
+        let x = vector(&[3.0]).variable();
+        let y = x.exp().unwrap();
+        let (a, b) = (y.sum_all().unwrap(), y.mul(&y).unwrap().sum_all().unwrap());
+        a.backward().unwrap();
+        assert!(matches!(b.backward(), Err(Error::BackwardTwice)));
+    }
+
+    #[test]
+    fn backward_frees_what_the_forward_kept() {
+        let x = vector(&[1.0, 2.0]).variable();
+        let kept = Arc::new(());
+        struct Holder(Arc<()>, Link);
+        impl Rule for Holder {
+            fn backward(&self, grad: Tensor, sink: &mut Sink) -> Result<()> {
+                assert_eq!(Arc::strong_count(&self.0), 2);
+                sink.add_to(&self.1, || Ok(grad))
+            }
+        }
+        let storage = x.storage().clone();
+        let y = x
+            .derived(vec![2], storage, &[x.link()], || Holder(Arc::clone(&kept), x.link().clone()));
+        let loss = y.sum_all().unwrap();
+        loss.backward().unwrap();
+        assert_eq!(Arc::strong_count(&kept), 1);
+        drop((y, loss));
     }
 }
