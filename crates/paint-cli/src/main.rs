@@ -5,6 +5,7 @@
 mod cmd;
 mod output;
 mod process;
+mod source;
 
 use std::process::ExitCode;
 

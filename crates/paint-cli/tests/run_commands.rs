@@ -266,3 +266,72 @@ fn the_demo_runs_from_nothing_and_leaves_a_page_and_a_summary() {
     assert!(page.contains("gaussian_noise") && page.contains("Prompts of paint"));
     assert!(stderr(&output).contains("allocated") && stderr(&output).contains("demo.html"));
 }
+
+/// A labelled folder of the first images, one subfolder a class; labels are moved by `offset`.
+fn write_folder(folder: &Path, count: usize, offset: usize) -> String {
+    let (mosaic, labels) =
+        (mosaic(), fs::read(assets().join("cifar10_test_1000/labels.bin")).unwrap());
+    for (i, &label) in labels[..count].iter().enumerate() {
+        let class = folder.join((usize::from(label) + offset).to_string());
+        fs::create_dir_all(&class).unwrap();
+        image(&mosaic, i).write_png(File::create(class.join(format!("{i}.png"))).unwrap()).unwrap();
+    }
+    text(folder)
+}
+
+#[test]
+fn source_images_reach_the_methods_that_need_them() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = write_arrays(temp.path(), 8);
+    let source = write_folder(&temp.path().join("source"), 12, 0);
+    let run = |method: &str, extra: &[&str]| {
+        let mut command = paint();
+        command.args(["run", "--dataset", "npy", "--corrupt", "--batch-size", "4", "--overwrite"]);
+        command.args(["--weights", &weights(), "--data", &data, "--method", method]);
+        command.args(["--out", &text(&temp.path().join("out")), "--json"]);
+        command.args(["--set", "scenario.domains=[\"fog\"]"]).args(extra).output().unwrap()
+    };
+    let folder = ["--source-dataset", "folder", "--source-data", &source];
+    for (method, extra) in [
+        ("eata", vec![]),
+        ("rmt", vec!["--set", "method.warmup_images=8", "--set", "method.source_batch=4"]),
+        ("santa", vec!["--source-images", "5"]),
+        // One that does not look does not read either.
+        ("tent", vec!["--set", "source.path=nowhere"]),
+    ] {
+        let output = run(method, &[&folder, extra.as_slice()].concat());
+        assert!(output.status.success(), "{method}: {}", stderr(&output));
+    }
+    let resolved = fs::read_to_string(temp.path().join("out/config.toml")).unwrap();
+    assert!(resolved.contains("[source]"), "{resolved}");
+
+    for (method, need) in [("eata", "unlabelled"), ("rmt", "labelled"), ("santa", "labelled")] {
+        let output = run(method, &[]);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{method}: {message}");
+        assert!(message.contains(need) && message.contains("--source-data"), "{message}");
+    }
+    let far = write_folder(&temp.path().join("far"), 3, 20);
+    let plain = temp.path().join("plain");
+    fs::create_dir(&plain).unwrap();
+    image(&mosaic(), 0).write_png(File::create(plain.join("0.png")).unwrap()).unwrap();
+    for (setting, message) in [
+        ("source.path=nowhere", "nowhere".to_owned()),
+        (
+            "source.images=13",
+            format!(
+                "expected at least 13 images (source.images), found 12 to draw 13 from: {source}"
+            ),
+        ),
+        ("source.images=0", "found 12 to draw 0 from".into()),
+        (&format!("source.path={far}"), format!("of image 0: {far}")),
+        (&format!("source.path={}", text(&plain)), "given images without labels".into()),
+    ] {
+        let output = run("rmt", &[&folder, ["--set", setting].as_slice()].concat());
+        assert!(
+            !output.status.success() && stderr(&output).contains(&message),
+            "{setting}: {}",
+            stderr(&output)
+        );
+    }
+}

@@ -44,6 +44,28 @@ pub struct Config {
     pub scenario: scenario::Config,
     /// What adapts.
     pub method: Method,
+    /// Images of the source domain; a method that does not look at any leaves them unread. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+}
+
+/// Images of the source domain, for the methods that look at them before they are deployed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The row of `DATASETS`; one with a single domain.
+    pub name: String,
+    /// The folder or file.
+    pub path: PathBuf,
+    /// What the opening can be told, such as `split = "train"`. Default: each option's own.
+    #[serde(default)]
+    pub options: dataset::Options,
+    /// How many images are drawn. Default: 2000, or all where there are fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<usize>,
+    /// The seed of the draw. Default: that of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
 }
 
 /// Weights, and what the files beside them leave open.
@@ -159,6 +181,10 @@ limit = 200
 [method]
 name = "paint"
 eta = 0.5
+[source]
+name = "cifar10"
+path = "cifar-10-batches-bin"
+images = 500
 "#;
 
     fn read(text: &str) -> Result<Config> {
@@ -182,6 +208,7 @@ eta = 0.5
             ("[model]", "weights"),
             ("[data]", "path"),
             ("[scenario]", "batch_size"),
+            ("[source]\nname = \"cifar10\"", "images"),
         ] {
             let text = TEXT.replace(section, &format!("{section}\nwieghts = 1"));
             let error = read(&text).unwrap_err();

@@ -26,6 +26,24 @@ pub enum Error {
     /// The method refused.
     #[error(transparent)]
     Method(#[from] paint_methods::Error),
+    /// A method that looks at source images was not told where they are.
+    #[error(
+        "{why}: say where they are with --source-dataset and --source-data, or with [source] in the configuration"
+    )]
+    NoSource {
+        /// What the method needs.
+        why: String,
+    },
+    /// The source images are not what was asked for.
+    #[error("source images: expected {expected}, found {found}: {}", path.display())]
+    Source {
+        /// What the configuration and the model ask for.
+        expected: String,
+        /// What is there.
+        found: String,
+        /// The dataset.
+        path: PathBuf,
+    },
     /// A stream without batches.
     #[error("stream: expected at least one batch, found none")]
     EmptyStream,
@@ -99,6 +117,7 @@ impl Error {
         matches!(
             self,
             Self::Config { .. }
+                | Self::NoSource { .. }
                 | Self::Data(Data::Argument { .. })
                 | Self::Model(paint_nn::Error::Argument { .. })
                 | Self::Tensor(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use paint_data::{Dataset, Loader, ReadAhead, Stream, write_atomically};
-use paint_methods::{BuildArgs, Method, by_name};
+use paint_methods::{BuildArgs, Method, SourceNeed, by_name};
 use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
@@ -16,6 +16,7 @@ use crate::event::Observer;
 use crate::model::{self, Fitted};
 use crate::report::{EventLog, csv, markdown};
 use crate::runner::{Runner, Task};
+use crate::source::SourceImages;
 use crate::summary::{Protocol, Summary};
 use crate::{Error, Result, checkpoint};
 
@@ -29,6 +30,7 @@ pub struct Experiment {
     pub stream: Stream,
     /// The source model.
     pub model: Box<dyn Backbone>,
+    source: Option<SourceImages>,
     device: Device,
     protocol: Protocol,
 }
@@ -67,18 +69,25 @@ impl Experiment {
             device: device.to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
         };
-        let experiment = Self { config, dataset, stream, model, device, protocol };
-        experiment.method()?;
-        Ok(experiment)
+        // Only for those who look: one configuration can serve all methods.
+        let wanted = config.source.as_ref().filter(|_| method.needs_source != SourceNeed::None);
+        let classes = dataset.info().class_indices.as_deref();
+        let open = |source| SourceImages::open(source, config.seed, model.spec(), classes, &device);
+        let source = wanted.map(open).transpose()?;
+        Ok(Self { config, dataset, stream, model, source, device, protocol })
     }
 
-    /// The method, at its source.
+    /// The method, as it is deployed. Those that train on source images before that take their time here.
     pub fn method(&self) -> Result<Box<dyn Method>> {
         let seed = Seed(self.config.seed);
         let classes = self.dataset.info().class_indices.as_deref();
-        let args = BuildArgs { classes, ..BuildArgs::new(&*self.model, seed) };
+        let source = self.source.as_ref().map(SourceImages::data);
+        let args = BuildArgs { classes, source, ..BuildArgs::new(&*self.model, seed) };
         let entry = by_name(&self.config.method.name)?;
-        Ok(entry.build(&args, &self.config.method.settings)?)
+        entry.build(&args, &self.config.method.settings).map_err(|error| match error {
+            paint_methods::Error::NoSource { .. } => Error::NoSource { why: error.to_string() },
+            other => other.into(),
+        })
     }
 
     /// The file that holds where the run stands.

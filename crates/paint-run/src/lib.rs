@@ -30,6 +30,7 @@ pub mod metric;
 pub mod model;
 pub mod report;
 pub mod runner;
+pub mod source;
 pub mod summary;
 
 pub use config::{Config, Draft};

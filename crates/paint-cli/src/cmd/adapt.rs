@@ -17,6 +17,7 @@ use paint_run::report::quoted;
 use paint_run::{Config, Draft, Experiment};
 use paint_tensor::{Device, Tensor};
 
+use crate::source::SourceArgs;
 use crate::{Usage, process};
 
 /// Adapt to unlabelled images and predict them; predictions go to stdout
@@ -52,6 +53,8 @@ pub(crate) struct Args {
     /// Threads; 0 takes every core
     #[arg(long, default_value_t = 0)]
     threads: usize,
+    #[command(flatten)]
+    source: SourceArgs,
     /// A key of the configuration, such as method.eta=0.3 or model.backbone=NAME; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     assignments: Vec<String>,
@@ -148,6 +151,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     draft.set("precision", args.precision.as_str())?;
     // A run would write here; adapting writes the state and nothing else.
     draft.set("out", ".")?;
+    args.source.apply(&mut draft)?;
     for assignment in &args.assignments {
         draft.set_assignment(assignment)?;
     }

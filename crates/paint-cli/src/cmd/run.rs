@@ -8,6 +8,7 @@ use paint_run::{Draft, Earlier, Event, Experiment};
 
 use crate::output::Output;
 use crate::process;
+use crate::source::SourceArgs;
 
 /// Run a method over a stream of images and measure it
 #[derive(Debug, clap::Args)]
@@ -57,6 +58,8 @@ pub(crate) struct Args {
     /// The folder of the results (out) [default: out/METHOD]
     #[arg(long)]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Any key of the configuration, such as method.eta=0.3; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     assignments: Vec<String>,
@@ -120,6 +123,7 @@ fn draft(args: &Args) -> paint_run::Result<Draft> {
     if args.corrupt && draft.get("data.corrupt").is_none() {
         draft.set_assignment("data.corrupt={}")?;
     }
+    args.source.apply(&mut draft)?;
     for assignment in &args.assignments {
         draft.set_assignment(assignment)?;
     }

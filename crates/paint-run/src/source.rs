@@ -1,0 +1,145 @@
+//! The source images of a configuration, for the methods that look at them before they are deployed.
+
+use std::sync::Arc;
+
+use paint_data::image::Preprocess;
+use paint_data::{BatchPlan, Dataset, Loader, ReadAhead, SampleRef, Stream};
+use paint_methods::SourceData;
+use paint_nn::backbone::Spec;
+use paint_rng::Seed;
+use paint_tensor::{Device, Tensor};
+
+use crate::config::Source;
+use crate::model::Fitted;
+use crate::{Error, Result};
+
+/// How many images are drawn unless the configuration says: what EATA's authors take.
+const IMAGES: usize = 2000;
+/// Images that are decoded together.
+const CHUNK: usize = 64;
+
+/// Images of the source domain, at the model's size.
+pub struct SourceImages {
+    /// `[M, 3, H, W]` in [0, 1].
+    images: Tensor,
+    /// `M` columns of the logits, if every image is labelled.
+    labels: Option<Vec<usize>>,
+}
+
+impl SourceImages {
+    /// Draws the images that `config` asks for. `classes` are those that compete, as places in the model's output; a
+    /// labelled image of another class is left out.
+    pub fn open(
+        config: &Source,
+        run_seed: u64,
+        spec: &Spec,
+        classes: Option<&[usize]>,
+        device: &Device,
+    ) -> Result<Self> {
+        let refuse = |expected: String, found: String| {
+            Err(Error::Source { expected, found, path: config.path.clone() })
+        };
+        let seed = Seed(config.seed.unwrap_or(run_seed));
+        let dataset = paint_data::dataset::entry(&config.name)?.open;
+        let dataset: Arc<dyn Dataset> = dataset(&config.path, &config.options)?.into();
+        if dataset.domains().len() != 1 {
+            let found = format!("{} domains in {:?}", dataset.domains().len(), config.name);
+            return refuse("a dataset of one domain, the source".into(), found);
+        }
+        let columns = Columns { own: dataset.info().class_indices.as_deref(), classes };
+        let labelled = (0..dataset.len(0)).all(|index| dataset.label(0, index).is_some());
+        let mut found: Vec<(usize, Option<usize>)> = Vec::new();
+        for index in 0..dataset.len(0) {
+            let label = dataset.label(0, index).filter(|_| labelled);
+            match label.map(|label| (label, columns.of(label))) {
+                Some((label, Some(column))) if column >= columns.count(spec) => {
+                    let expected =
+                        format!("classes 0 to {}", columns.count(spec).saturating_sub(1));
+                    return refuse(expected, format!("class {label} of image {index}"));
+                }
+                Some((_, None)) => {}
+                Some((_, column)) => found.push((index, column)),
+                None => found.push((index, None)),
+            }
+        }
+        let wanted = config.images.unwrap_or(IMAGES.min(found.len()));
+        if wanted == 0 || wanted > found.len() {
+            let asked = config.images.unwrap_or(1).max(1);
+            let found = format!("{} to draw {wanted} from", found.len());
+            return refuse(format!("at least {asked} images (source.images)"), found);
+        }
+        let order = seed.derive("source", &[]).permutation(found.len());
+        let drawn: Vec<_> = order[..wanted].iter().map(|&place| found[place]).collect();
+        let fitted = Arc::new(Fitted::new(dataset, &spec.preprocess)?);
+        Ok(Self {
+            images: read(fitted, drawn.iter().map(|(index, _)| *index), spec, device)?,
+            labels: drawn.iter().map(|(_, column)| *column).collect(),
+        })
+    }
+
+    /// As a method takes them.
+    pub fn data(&self) -> SourceData<'_> {
+        SourceData { images: &self.images, labels: self.labels.as_deref() }
+    }
+}
+
+/// From a label of the source dataset to a column of the logits.
+struct Columns<'a> {
+    /// The model's class of each label of the dataset, where it is not the label itself.
+    own: Option<&'a [usize]>,
+    /// The model's classes that compete; all if none.
+    classes: Option<&'a [usize]>,
+}
+
+impl Columns<'_> {
+    /// The column of a label; none if its class does not compete.
+    fn of(&self, label: usize) -> Option<usize> {
+        let class = self.own.map_or(Some(label), |own| own.get(label).copied())?;
+        match self.classes {
+            Some(classes) => classes.iter().position(|&other| other == class),
+            None => Some(class),
+        }
+    }
+
+    /// How many columns there are.
+    fn count(&self, spec: &Spec) -> usize {
+        self.classes.map_or(spec.num_classes, <[usize]>::len)
+    }
+}
+
+/// The images of these places, in this order.
+fn read(
+    dataset: Arc<dyn Dataset>,
+    places: impl Iterator<Item = usize>,
+    spec: &Spec,
+    device: &Device,
+) -> Result<Tensor> {
+    let samples: Vec<SampleRef> = places.map(|index| SampleRef { domain: 0, index }).collect();
+    let plan = |samples: &[SampleRef]| BatchPlan {
+        samples: samples.to_vec(),
+        segment: 0,
+        reset_before: false,
+    };
+    let stream = Stream { batches: samples.chunks(CHUNK).map(plan).collect() };
+    let mut pixels = Vec::new();
+    for batch in Loader::new(dataset, stream, Preprocess::default(), ReadAhead::default()) {
+        pixels.extend(batch?.images);
+    }
+    let [height, width] = spec.image_size;
+    Ok(Tensor::from_vec(pixels, [samples.len(), 3, height, width], device)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_becomes_the_column_of_its_class_among_those_that_compete() {
+        let all = Columns { own: None, classes: None };
+        assert_eq!(all.of(7), Some(7));
+        let some = Columns { own: None, classes: Some(&[9, 7]) };
+        assert_eq!((some.of(7), some.of(9), some.of(8)), (Some(1), Some(0), None));
+        let subset = Columns { own: Some(&[9, 4]), classes: Some(&[4, 9]) };
+        assert_eq!((subset.of(0), subset.of(1), subset.of(2)), (Some(1), Some(0), None));
+    }
+}
