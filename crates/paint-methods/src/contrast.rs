@@ -2,32 +2,38 @@
 //! together, away from those of the other samples, in the space of a small projector.
 
 use paint_nn::loss;
-use paint_nn::params::{Params, Part, Role, Slot, Trainable};
+use paint_nn::optim::Optimizer;
+use paint_nn::params::{Params, Part, Role, Slot};
 use paint_tensor::{Gradients, Tensor};
+use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::attached::Attached;
 use crate::draws::Draws;
-use crate::learner::{Descent, Learner};
+use crate::learner::Learner;
 use crate::method::State;
-use crate::preset::not_negative;
 use crate::prototypes::Prototypes;
 use crate::source_data::Labelled;
 
-/// How prototypes are made, and how the projector trains.
+/// How prototypes and projector are made: the `contrast` table of a method's settings.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Projection {
     /// The most source images that make the prototypes.
-    pub(crate) images: usize,
+    images: usize,
     /// How many of them make a batch.
-    pub(crate) batch: usize,
+    batch: usize,
     /// Width of both layers of the projector.
-    pub(crate) width: usize,
+    width: usize,
     /// `τ`.
-    pub(crate) temperature: f64,
-    /// The update rule.
-    pub(crate) optimizer: Descent,
-    /// Its rate.
-    pub(crate) lr: f64,
+    temperature: f64,
+}
+
+impl Default for Projection {
+    /// The values of RMT's and SANTA's authors, with our batch size.
+    fn default() -> Self {
+        Self { images: 100_000, batch: 50, width: 128, temperature: 0.1 }
+    }
 }
 
 impl Projection {
@@ -35,11 +41,10 @@ impl Projection {
     pub(crate) fn rules(&self) -> Vec<(bool, &'static str)> {
         let tau = self.temperature;
         vec![
-            (not_negative(self.lr), "lr must be 0 or more"),
-            (tau.is_normal() && tau > 0.0, "temperature must be above 0"),
-            (self.width > 0, "projection must be above 0"),
-            (self.images > 0, "prototype_images must be above 0"),
-            (self.batch > 0, "source_batch must be above 0"),
+            (tau.is_normal() && tau > 0.0, "contrast.temperature must be above 0"),
+            (self.width > 0, "contrast.width must be above 0"),
+            (self.images > 0, "contrast.images must be above 0"),
+            (self.batch > 0, "contrast.batch must be above 0"),
         ]
     }
 }
@@ -58,6 +63,7 @@ impl Contrast {
         learner: &Learner,
         source: &Labelled,
         how: &Projection,
+        optimizer: Optimizer,
         draws: &dyn Draws,
     ) -> Result<Self> {
         let prototypes = Prototypes::estimate(learner, source, how.images, how.batch)?;
@@ -76,7 +82,7 @@ impl Contrast {
                 params.insert(format!("{layer}.{name}"), role, tensor)?;
             }
         }
-        let projector = Attached::new(params, how.optimizer.optimizer(Trainable::All, how.lr));
+        let projector = Attached::new(params, optimizer);
         Ok(Self { prototypes, projector, temperature: how.temperature as f32 })
     }
 

@@ -66,7 +66,7 @@ fn variants(name: &str) -> Vec<Table> {
             toml! { warmup_images = 12 source_batch = 4 preset = "cnn_cifar10" lr = 0.01 },
             toml! { variant = "source_free" source_batch = 4 },
         ],
-        "santa" => vec![Table::new(), toml! { preset = "vit_cifar10" prototype_images = 7 }],
+        "santa" => vec![Table::new(), toml! { preset = "vit_cifar10" contrast.images = 7 }],
         "vdp" => vec![Table::new(), toml! { threshold = 0.0 lr = 0.1 optimizer = "nesterov" }],
         "tent" => vec![Table::new(), toml! { preset = "cnn_cifar10" }],
         "eta" | "eata" => {

@@ -67,11 +67,11 @@ struct Config {
     preset: Preset,
     /// Whether source images are replayed.
     variant: Variant,
-    /// The most source images that make the prototypes.
-    prototype_images: usize,
+    /// Prototypes and projector.
+    contrast: Projection,
     /// Source images of the warm-up.
     warmup_images: usize,
-    /// Source images in a batch.
+    /// Source images in a batch of warm-up or replay.
     source_batch: usize,
     /// `λ_st`.
     weight_teacher: f64,
@@ -79,10 +79,6 @@ struct Config {
     weight_contrast: f64,
     /// `λ_src`.
     weight_source: f64,
-    /// `τ`.
-    temperature: f64,
-    /// Width of the projector.
-    projection: usize,
     /// `m`.
     momentum: f64,
     /// The update rule, of the projector too.
@@ -101,28 +97,15 @@ impl Config {
         Self {
             preset,
             variant,
-            prototype_images: 100_000,
+            contrast: Projection::default(),
             warmup_images,
             source_batch: 50,
             weight_teacher: 1.0,
             weight_contrast: 1.0,
             weight_source,
-            temperature: 0.1,
-            projection: 128,
             momentum: 0.999,
             optimizer,
             lr,
-        }
-    }
-
-    fn projection(&self) -> Projection {
-        Projection {
-            images: self.prototype_images,
-            batch: self.source_batch,
-            width: self.projection,
-            temperature: self.temperature,
-            optimizer: self.optimizer,
-            lr: self.lr,
         }
     }
 
@@ -139,8 +122,10 @@ impl Config {
             |preset| Self::preset(preset, variant),
             |c: &Self| {
                 let free = c.warmup_images == 0 && c.weight_source == 0.0;
-                let mut rules = c.projection().rules();
+                let mut rules = c.contrast.rules();
                 rules.extend([
+                    (not_negative(c.lr), "lr must be 0 or more"),
+                    (c.source_batch > 0, "source_batch must be above 0"),
                     (not_negative(c.weight_teacher), "weight_teacher must be 0 or more"),
                     (not_negative(c.weight_contrast), "weight_contrast must be 0 or more"),
                     (not_negative(c.weight_source), "weight_source must be 0 or more"),
@@ -182,7 +167,8 @@ impl Rmt {
         let rule = config.optimizer.optimizer(Trainable::Layers, config.lr);
         let learner = Learner::new(NAME, args, Trainable::Layers, rule)?;
         // 1. Prototypes and projector.
-        let contrast = Contrast::new(&learner, &source, &config.projection(), draws.as_ref())?;
+        let rule = config.optimizer.optimizer(Trainable::All, config.lr);
+        let contrast = Contrast::new(&learner, &source, &config.contrast, rule, draws.as_ref())?;
         let teacher = Teacher::new(&learner, config.momentum);
         let mut rmt = Self { config, learner, teacher, contrast, source: None, draws };
         rmt.warm_up(&source)?;

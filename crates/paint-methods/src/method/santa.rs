@@ -13,8 +13,8 @@
 //! 4. One step on `L_sa + L_cl`.
 //!
 //! # Fidelity
-//! - Prototypes need labelled source images once, before deployment: at most `prototype_images`, in batches of
-//!   `source_batch` (the authors' 100,000 and the test batch).
+//! - Prototypes need labelled source images once, before deployment: at most `contrast.images`, in batches of
+//!   `contrast.batch` (the authors' 100,000 and the test batch).
 //! - A class without a source image gets no prototype; the authors' code would divide by zero.
 //! - `optimizer`, `lr`: Adam 1e-3 at batch 200 on CIFAR, Nesterov SGD 0.01 at batch 64 on ImageNet, scaled to 50. No rate
 //!   for transformers was found; they take CoTTA's.
@@ -34,7 +34,7 @@ use crate::contrast::{Contrast, Projection};
 use crate::deployed::{Adapt, Deployed};
 use crate::draws::{Draws, padded_view};
 use crate::learner::{Descent, Learner};
-use crate::preset::{Preset, read};
+use crate::preset::{Preset, not_negative, read};
 
 const NAME: &str = "santa";
 
@@ -43,14 +43,8 @@ const NAME: &str = "santa";
 struct Config {
     /// Where the values that are not given come from.
     preset: Preset,
-    /// The most source images that make the prototypes.
-    prototype_images: usize,
-    /// How many of them make a batch.
-    source_batch: usize,
-    /// `τ`.
-    temperature: f64,
-    /// Width of the projector.
-    projection: usize,
+    /// Prototypes and projector.
+    contrast: Projection,
     /// The update rule, of the projector too.
     optimizer: Descent,
     /// Its rate.
@@ -60,30 +54,15 @@ struct Config {
 impl Config {
     fn preset(preset: Preset) -> Self {
         let (optimizer, lr) = descent(preset);
-        Self {
-            preset,
-            prototype_images: 100_000,
-            source_batch: 50,
-            temperature: 0.1,
-            projection: 128,
-            optimizer,
-            lr,
-        }
-    }
-
-    fn projection(&self) -> Projection {
-        Projection {
-            images: self.prototype_images,
-            batch: self.source_batch,
-            width: self.projection,
-            temperature: self.temperature,
-            optimizer: self.optimizer,
-            lr: self.lr,
-        }
+        Self { preset, contrast: Projection::default(), optimizer, lr }
     }
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, |c: &Self| c.projection().rules())
+        read(NAME, settings, Self::preset, |c: &Self| {
+            let mut rules = c.contrast.rules();
+            rules.push((not_negative(c.lr), "lr must be 0 or more"));
+            rules
+        })
     }
 }
 
@@ -110,7 +89,8 @@ impl Santa {
         let (source, draws) = (args.labelled(NAME)?, args.draws());
         let rule = config.optimizer.optimizer(Trainable::NormAffine, config.lr);
         let learner = Learner::new(NAME, args, Trainable::NormAffine, rule)?;
-        let contrast = Contrast::new(&learner, &source, &config.projection(), draws.as_ref())?;
+        let rule = config.optimizer.optimizer(Trainable::All, config.lr);
+        let contrast = Contrast::new(&learner, &source, &config.contrast, rule, draws.as_ref())?;
         Ok(Self { learner, contrast, draws })
     }
 }
