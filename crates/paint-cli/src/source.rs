@@ -8,26 +8,26 @@ use paint_run::Draft;
 #[derive(Debug, clap::Args)]
 pub(crate) struct SourceArgs {
     /// The row of `paint list datasets` that holds source images (source.name)
-    #[arg(long, value_name = "NAME")]
-    source_dataset: Option<String>,
+    #[arg(id = "source_dataset", long = "source-dataset", value_name = "NAME")]
+    dataset: Option<String>,
     /// Its folder or file (source.path)
-    #[arg(long, value_name = "PATH")]
-    source_data: Option<PathBuf>,
+    #[arg(id = "source_data", long = "source-data", value_name = "PATH")]
+    data: Option<PathBuf>,
     /// How many source images are drawn, 2000 unless given (source.images)
-    #[arg(long, value_name = "COUNT")]
-    source_images: Option<u32>,
+    #[arg(id = "source_images", long = "source-images", value_name = "COUNT")]
+    images: Option<u32>,
 }
 
 impl SourceArgs {
     /// Puts what was given in its place.
     pub(crate) fn apply(&self, draft: &mut Draft) -> paint_run::Result<()> {
-        if let Some(name) = &self.source_dataset {
+        if let Some(name) = &self.dataset {
             draft.set("source.name", name.as_str())?;
         }
-        if let Some(path) = &self.source_data {
+        if let Some(path) = &self.data {
             draft.set("source.path", path.display().to_string())?;
         }
-        if let Some(images) = self.source_images {
+        if let Some(images) = self.images {
             draft.set("source.images", i64::from(images))?;
         }
         Ok(())
