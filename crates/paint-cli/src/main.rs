@@ -23,12 +23,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Adapt(cmd::adapt::Args),
-    Bench(cmd::bench::Args),
+    Bench(Box<cmd::bench::Args>),
+    Cam(cmd::cam::Args),
     Corrupt(cmd::corrupt::Args),
     Data(cmd::data::Args),
     Demo(cmd::demo::Args),
     Inspect(cmd::inspect::Args),
     List(cmd::list::Args),
+    Report(cmd::report::Args),
     Run(cmd::run::Args),
 }
 
@@ -37,11 +39,13 @@ impl Command {
         match self {
             Self::Adapt(args) => cmd::adapt::run(&args),
             Self::Bench(args) => cmd::bench::run(&args),
+            Self::Cam(args) => cmd::cam::run(&args),
             Self::Corrupt(args) => cmd::corrupt::run(&args),
             Self::Data(args) => cmd::data::run(args),
             Self::Demo(args) => cmd::demo::run(&args),
             Self::Inspect(args) => cmd::inspect::run(&args),
             Self::List(args) => cmd::list::run(&args),
+            Self::Report(args) => cmd::report::run(&args),
             Self::Run(args) => cmd::run::run(&args),
         }
     }

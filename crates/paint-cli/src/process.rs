@@ -1,4 +1,4 @@
-//! What the process itself uses: threads, processor time, memory.
+//! What the process itself uses: threads and processor time.
 
 use anyhow::{Context as _, Result};
 
@@ -28,30 +28,19 @@ pub(crate) fn cpu_seconds() -> f64 {
     (ticks(11) + ticks(12)) / TICKS
 }
 
-/// The largest resident size so far; 0 where the system does not tell.
-pub(crate) fn peak_memory_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line
-        .and_then(|rest| rest.trim().strip_suffix("kB"))
-        .and_then(|kib| kib.trim().parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn processor_time_and_memory_grow_with_work() {
+    fn processor_time_grows_with_work() {
         let before = cpu_seconds();
-        let block = vec![1_u8; 64 << 20];
+        let block = vec![1_u8; 1 << 20];
         let mut sum = 0_u64;
         while sum == 0 || cpu_seconds() < before + 0.03 {
             sum += block.iter().map(|&x| u64::from(x)).sum::<u64>();
         }
         assert!(cpu_seconds() > before);
-        assert!(peak_memory_bytes() >= 64 << 20, "{} bytes", peak_memory_bytes());
     }
 }

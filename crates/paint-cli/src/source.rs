@@ -19,6 +19,14 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
+    /// What was given, as flags, without the place of files.
+    pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
+        let dataset = self.dataset.clone().map(|name| ("source-dataset", name));
+        let data = self.data.as_ref().map(|_| ("source-data", "SOURCE".to_owned()));
+        let images = self.images.map(|images| ("source-images", images.to_string()));
+        [dataset, data, images].into_iter().flatten().collect()
+    }
+
     /// Puts what was given in its place.
     pub(crate) fn apply(&self, draft: &mut Draft) -> paint_run::Result<()> {
         if let Some(name) = &self.dataset {

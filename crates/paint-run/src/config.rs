@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use draft::Draft;
 
-use crate::{Error, Result};
+use crate::{Error, Result, probe};
 
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct Config {
     /// Batches between two checkpoints; 0 leaves only the one at the end. Default: 20.
     #[serde(default = "default_checkpoint_every")]
     pub checkpoint_every: usize,
+    /// Which prediction of a batch counts. Default: `own`.
+    #[serde(default)]
+    pub prediction: Prediction,
     /// The weights.
     pub model: Model,
     /// The images.
@@ -42,6 +45,9 @@ pub struct Config {
     /// Their order.
     #[serde(default)]
     pub scenario: scenario::Config,
+    /// What is looked at after each visit, beside the stream itself. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<probe::Config>,
     /// What adapts.
     pub method: Method,
     /// Images of the source domain; a method that does not look at any leaves them unread. Default: none.
@@ -55,7 +61,8 @@ pub struct Config {
 pub struct Source {
     /// The row of `DATASETS`; one with a single domain.
     pub name: String,
-    /// The folder or file.
+    /// The folder or file; none for the embedded images.
+    #[serde(default)]
     pub path: PathBuf,
     /// What the opening can be told, such as `split = "train"`. Default: each option's own.
     #[serde(default)]
@@ -95,6 +102,57 @@ pub struct Model {
     /// The filter of the resize: `bilinear` or `bicubic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpolation: Option<String>,
+    /// Whether images that have the model's size already are resized and cropped too. Default: `if_needed`.
+    #[serde(default)]
+    pub resize: Resize,
+}
+
+impl Method {
+    /// The frozen source model, which needs nothing.
+    pub fn source() -> Self {
+        Self { name: "source".into(), settings: toml::Table::new() }
+    }
+}
+
+impl Model {
+    /// These weights, with nothing said about them.
+    pub fn new(weights: impl Into<PathBuf>) -> Self {
+        Self {
+            weights: weights.into(),
+            sha256: None,
+            backbone: None,
+            mean: None,
+            std: None,
+            input_size: None,
+            crop_pct: None,
+            interpolation: None,
+            resize: Resize::default(),
+        }
+    }
+}
+
+/// Which images are resized and cropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resize {
+    /// Those of another size than the model's.
+    #[default]
+    IfNeeded,
+    /// All: the field enlarges ImageNet-C's stored 224x224 to 256 and crops 224 again.
+    Always,
+}
+
+/// Which prediction of a batch counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prediction {
+    /// The one each method's paper counts: before the update for some, after it for others.
+    #[default]
+    Own,
+    /// With the state before the batch is adapted to.
+    Before,
+    /// With the state after.
+    After,
 }
 
 /// A method and its own settings.
@@ -124,7 +182,7 @@ fn default_checkpoint_every() -> usize {
 }
 
 /// Keys that change where and how fast a run goes, and not what it gives.
-const INERT: [&str; 3] = ["out", "threads", "checkpoint_every"];
+pub(crate) const INERT: [&str; 3] = ["out", "threads", "checkpoint_every"];
 
 impl Config {
     /// The document that gives this run again.
@@ -153,7 +211,8 @@ impl Config {
     }
 }
 
-fn flatten(prefix: &str, value: toml::Value, leaves: &mut Vec<(String, String)>) {
+/// Every value of a document under its dotted key.
+pub(crate) fn flatten(prefix: &str, value: toml::Value, leaves: &mut Vec<(String, String)>) {
     match value {
         toml::Value::Table(table) => {
             for (key, value) in table {

@@ -97,6 +97,20 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A file of results that cannot be understood.
+    #[error("results: {why}: {}", path.display())]
+    Results {
+        /// What is wrong.
+        why: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A defect of this program, caught where it could be contained.
+    #[error("panicked: {what}")]
+    Panicked {
+        /// Its own words.
+        what: String,
+    },
     /// The operating system refused.
     #[error("cannot {action}: {source}: {}", path.display())]
     Io {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::summary::{DomainResult, Summary};
@@ -31,7 +31,7 @@ pub enum Event {
 }
 
 /// One batch.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BatchDone {
     /// Its place in the stream.
     pub index: usize,
@@ -42,7 +42,7 @@ pub struct BatchDone {
     /// The domain's name, `mixed` where the batch has several.
     pub domain: String,
     /// Its severity.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub severity: Option<u8>,
     /// Images in it.
     pub samples: usize,
@@ -51,24 +51,24 @@ pub struct BatchDone {
     /// Accuracy of the run so far, in percent.
     pub running_accuracy: Option<f64>,
     /// The prompt it used.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Prompt>,
     /// The method's own figures.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scalars: BTreeMap<String, f64>,
     /// Time in the method, in milliseconds.
     pub ms: f64,
 }
 
 /// Which prompt a batch used.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
     /// Its number.
     pub index: usize,
     /// True if it was made for this batch.
     pub allocated: bool,
     /// How well the batch matched its key.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reliability: Option<f32>,
 }
 

@@ -14,10 +14,12 @@ use paint_tensor::{Device, Tensor};
 use crate::config::Config;
 use crate::event::Observer;
 use crate::model::{self, Fitted};
+use crate::probe::Probe;
 use crate::report::{EventLog, csv, markdown};
 use crate::runner::{Runner, Task};
 use crate::source::SourceImages;
-use crate::summary::{Protocol, Summary};
+use crate::summary::{Setup, Summary};
+use crate::watch::{Watch, Watched};
 use crate::{Error, Result, checkpoint};
 
 /// Everything a run needs, open.
@@ -32,7 +34,9 @@ pub struct Experiment {
     pub model: Box<dyn Backbone>,
     source: Option<SourceImages>,
     device: Device,
-    protocol: Protocol,
+    setup: Setup,
+    probe: Option<Probe>,
+    watch: Arc<Watch>,
 }
 
 /// What to do with an earlier run in the output folder.
@@ -57,8 +61,15 @@ impl Experiment {
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;
         let model = model::open(&mut config.model, &device)?;
-        let dataset: Arc<dyn Dataset> = Arc::new(Fitted::new(dataset, &model.spec().preprocess)?);
-        let protocol = Protocol {
+        let (preprocess, resize) = (&model.spec().preprocess, config.model.resize);
+        let fit = |data: Arc<dyn Dataset>| -> Result<Arc<dyn Dataset>> {
+            Ok(Arc::new(Fitted::new(data, preprocess, resize)?))
+        };
+        let dataset = fit(dataset)?;
+        let batch_size = config.scenario.batch_size;
+        let open = |probe| Probe::open(probe, &dataset, batch_size, &device, fit);
+        let probe = config.probe.as_ref().map(open).transpose()?;
+        let setup = Setup {
             dataset: config.data.name.clone(),
             scenario: config.scenario.name.clone(),
             batch_size: config.scenario.batch_size,
@@ -74,7 +85,8 @@ impl Experiment {
         let classes = dataset.info().class_indices.as_deref();
         let open = |source| SourceImages::open(source, config.seed, model.spec(), classes, &device);
         let source = wanted.map(open).transpose()?;
-        Ok(Self { config, dataset, stream, model, source, device, protocol })
+        let watch = Arc::default();
+        Ok(Self { config, dataset, stream, model, source, device, setup, probe, watch })
     }
 
     /// The method, as it is deployed. Those that train on source images before that take their time here.
@@ -82,12 +94,23 @@ impl Experiment {
         let seed = Seed(self.config.seed);
         let classes = self.dataset.info().class_indices.as_deref();
         let source = self.source.as_ref().map(SourceImages::data);
-        let args = BuildArgs { classes, source, ..BuildArgs::new(&*self.model, seed) };
+        let model = Watched::new(&*self.model, Arc::clone(&self.watch));
+        let args = BuildArgs { classes, source, ..BuildArgs::new(&model, seed) };
         let entry = by_name(&self.config.method.name)?;
         entry.build(&args, &self.config.method.settings).map_err(|error| match error {
             paint_methods::Error::NoSource { .. } => Error::NoSource { why: error.to_string() },
             other => other.into(),
         })
+    }
+
+    /// What the methods made here ask of their network.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The file that holds where the run stands.
@@ -98,8 +121,10 @@ impl Experiment {
     /// Runs the stream to its end and leaves `config.toml`, `events.jsonl`, `state.safetensors`, `summary.json`,
     /// `domains.csv` and `summary.md` in the output folder.
     pub fn run(&self, earlier: Earlier, observer: impl Observer) -> Result<Summary> {
-        let task = Task { dataset: &*self.dataset, stream: &self.stream, protocol: &self.protocol };
-        let mut runner = Runner::new(&self.config.method.name, self.method()?, task)?;
+        let task = Task { dataset: &*self.dataset, stream: &self.stream, setup: &self.setup };
+        let mut runner = Runner::new(&self.config.method.name, self.method()?, task)?
+            .with_prediction(self.config.prediction)
+            .with_watch(Arc::clone(&self.watch));
         let (out, state) = (&self.config.out, self.state_path());
         let exists = state.exists();
         match earlier {
@@ -130,7 +155,10 @@ impl Experiment {
         runner.announce()?;
         self.feed(&mut runner, &state)?;
         checkpoint::save(&state, &runner, &self.config)?;
-        let summary = runner.finish()?;
+        let mut summary = runner.finish()?;
+        if let Some(memory) = self.device.memory() {
+            summary.timing.peak_memory_mib = Some(memory.peak as f64 / f64::from(1 << 20));
+        }
         write_json(&out.join("summary.json"), &summary)?;
         write_text(&out.join("domains.csv"), &csv(&[&summary]))?;
         write_text(&out.join("summary.md"), &markdown(&[&summary]))?;
@@ -150,6 +178,9 @@ impl Experiment {
         for batch in loader {
             let batch = batch?;
             runner.feed(&Tensor::from_vec(batch.images, batch.shape, &self.device)?)?;
+            if let Some(probe) = &self.probe {
+                runner.probe(probe)?;
+            }
             let every = self.config.checkpoint_every;
             if every > 0 && runner.position().is_multiple_of(every) {
                 checkpoint::save(state, runner, &self.config)?;

@@ -21,21 +21,29 @@
 //! # }
 //! ```
 
+pub mod cam;
 pub mod checkpoint;
 pub mod config;
 mod error;
 pub mod event;
 pub mod experiment;
+pub mod grid;
 pub mod metric;
 pub mod model;
+pub mod probe;
+pub mod protocol;
+pub mod reference;
 pub mod report;
+pub mod reproduce;
 pub mod runner;
 pub mod source;
 pub mod summary;
+pub mod watch;
 
 pub use config::{Config, Draft};
 pub use error::{Error, Result};
 pub use event::{Event, Observer};
 pub use experiment::{Earlier, Experiment};
+pub use protocol::Protocol;
 pub use runner::{Runner, Task};
-pub use summary::{Protocol, Summary};
+pub use summary::{Setup, Summary};

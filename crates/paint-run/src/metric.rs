@@ -13,6 +13,8 @@ use paint_methods::PromptUse;
 use paint_nn::prompt::{Matching, Selection};
 use serde::{Deserialize, Serialize};
 
+use crate::probe::Glance;
+use crate::watch::Passes;
 pub use score::Score;
 pub use tally::{ECE_BINS, Tally};
 
@@ -58,6 +60,12 @@ pub struct Meter {
     pub matching: Matching,
     /// True once a prompt was used.
     pub prompted: bool,
+    /// What the method asked of its network, where it is watched.
+    #[serde(default)]
+    pub passes: Passes,
+    /// What a probe saw after each visit.
+    #[serde(default)]
+    pub glances: Vec<Glance>,
     /// FNV-1a over the bits of all logits in order: equal hashes, equal predictions.
     pub logits_hash: u64,
 }
@@ -126,6 +134,12 @@ pub fn peak_memory_mib() -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib / 1024.0)
+}
+
+/// Lets [`peak_memory_mib`] start anew, where the system can.
+pub(crate) fn restart_peak_memory() {
+    // 5 resets the high-water mark; a system that refuses leaves the peak of the whole process, which is no lie either.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! From a file of weights to a model, and from any image to the model's size.
 
+pub mod embedded;
+
+use std::path::Path;
 use std::sync::Arc;
 
 use paint_data::image::{Filter, Preprocess};
@@ -7,19 +10,36 @@ use paint_data::{Dataset, Domain, Info, Sample};
 use paint_nn::backbone::vit::{Vit, VitConfig};
 use paint_nn::backbone::{BACKBONES, Backbone, BuildOptions, Weights, find};
 use paint_nn::checkpoint::{
-    self, Architecture, CropMode, Interpolation, PreprocessFlags, read_model_config,
-    read_preprocess,
+    self, Architecture, Checkpoint, CropMode, Interpolation, ModelConfig, PreprocessFlags,
+    read_model_config, read_preprocess,
 };
 use paint_tensor::Device;
 
-use crate::config::Model;
+use crate::config::{Model, Resize};
 use crate::{Error, Result};
+
+/// Weights, and what is known of them.
+struct Opened {
+    sha256: String,
+    beside: ModelConfig,
+    preprocess: checkpoint::Preprocess,
+    arrays: Checkpoint,
+}
 
 /// Reads the weights of `config` and builds their model on `device`; writes the fingerprint of the file into `config`, or
 /// refuses a file that has another one.
 pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     let weights = &config.weights;
-    let sha256 = checkpoint::sha256(weights)?;
+    let Opened { sha256, beside, preprocess, arrays } = if weights == Path::new(embedded::NAME) {
+        embedded::open(&flags(config)?)?
+    } else {
+        Opened {
+            sha256: checkpoint::sha256(weights)?,
+            beside: read_model_config(weights)?,
+            preprocess: read_preprocess(weights, &flags(config)?)?,
+            arrays: checkpoint::to_timm(checkpoint::read(weights)?)?.1,
+        }
+    };
     if let Some(expected) = config.sha256.as_ref().filter(|expected| **expected != sha256) {
         return Err(Error::Checkpoint {
             expected: format!("weights with SHA-256 {expected}"),
@@ -27,9 +47,6 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
             path: weights.clone(),
         });
     }
-    let beside = read_model_config(weights)?;
-    let preprocess = read_preprocess(weights, &flags(config)?)?;
-    let (_, arrays) = checkpoint::to_timm(checkpoint::read(weights)?)?;
     let options = BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(device) };
     let is_row = |name: &&String| BACKBONES.iter().any(|entry| entry.name == **name);
     let name = config.backbone.clone().or(beside.architecture.as_ref().filter(is_row).cloned());
@@ -99,18 +116,23 @@ pub fn image_steps(preprocess: &checkpoint::Preprocess) -> Result<Preprocess> {
     })
 }
 
-/// A dataset whose images all have the model's size: those that have it already are left alone, the others go through the
-/// preprocessing of the weights.
+/// A dataset whose images all have the model's size: those that have it already are left alone (unless [`Resize::Always`]),
+/// the others go through the preprocessing of the weights.
 pub struct Fitted {
     inner: Arc<dyn Dataset>,
     size: [usize; 2],
     steps: Preprocess,
+    resize: Resize,
 }
 
 impl Fitted {
     /// `inner` as a model with this preprocessing takes it.
-    pub fn new(inner: Arc<dyn Dataset>, preprocess: &checkpoint::Preprocess) -> Result<Self> {
-        Ok(Self { inner, size: preprocess.input_size, steps: image_steps(preprocess)? })
+    pub fn new(
+        inner: Arc<dyn Dataset>,
+        preprocess: &checkpoint::Preprocess,
+        resize: Resize,
+    ) -> Result<Self> {
+        Ok(Self { inner, size: preprocess.input_size, steps: image_steps(preprocess)?, resize })
     }
 }
 
@@ -133,7 +155,7 @@ impl Dataset for Fitted {
 
     fn sample(&self, domain: usize, index: usize) -> paint_data::Result<Sample> {
         let Sample { image, label } = self.inner.sample(domain, index)?;
-        if [image.height(), image.width()] == self.size {
+        if self.resize == Resize::IfNeeded && [image.height(), image.width()] == self.size {
             return Ok(Sample { image, label });
         }
         Ok(Sample { image: self.steps.apply(image)?, label })
@@ -176,8 +198,15 @@ mod tests {
         let info = Info { name: "memory", num_classes: 1, class_indices: None };
         let samples = vec![image(6, 6), image(20, 12)];
         let inner = Arc::new(Memory::new(info, vec![(Domain::clean(), samples.clone())]).unwrap());
-        let fitted = Fitted::new(inner, &preprocess([6, 6], 0.75, CropMode::Center)).unwrap();
+        let fit = |resize| {
+            let preprocess = preprocess([6, 6], 0.75, CropMode::Center);
+            Fitted::new(Arc::<Memory>::clone(&inner), &preprocess, resize).unwrap()
+        };
+        let fitted = fit(Resize::IfNeeded);
         assert_eq!(fitted.sample(0, 0).unwrap(), samples[0]);
+        let always = fit(Resize::Always).sample(0, 0).unwrap();
+        assert_ne!(always, samples[0]);
+        assert_eq!((always.image.width(), always.image.height()), (6, 6));
         let other = fitted.sample(0, 1).unwrap().image;
         assert_eq!((other.width(), other.height()), (6, 6));
     }

@@ -1,8 +1,21 @@
 //! Results for people and programs: tables, files, pages.
 
+mod class_name;
+mod combine;
 mod event_log;
 pub mod html;
+mod publish;
+mod readme;
+mod results;
 mod table;
 
+pub use class_name::class_name;
+pub use combine::combine;
 pub use event_log::EventLog;
+pub use publish::{Publication, publish};
+pub use readme::{readme_section, with_readme_section};
+pub use results::{
+    ComparedRow, Comparison, mixture_warnings, results_csv, results_latex, results_markdown,
+    results_terminal,
+};
 pub use table::{csv, markdown, quoted, terminal};

@@ -1,17 +1,21 @@
-//! The loop: batches through a method. The only place where labels meet predictions.
+//! The loop: batches through a method. The only place, beside [`crate::probe`], where labels meet predictions.
 //!
 //! A [`Runner`] holds everything that changes during a run, and is fed one batch at a time, so that two methods can see
 //! the same batches in turns and a run can stop after any batch.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paint_data::{BatchPlan, Dataset, Stream};
 use paint_methods::{Method, Step};
 use paint_tensor::Tensor;
 
+use crate::config::Prediction;
 use crate::event::{BatchDone, Event, Observer, Prompt};
 use crate::metric::{Meter, Outcome, Score};
-use crate::summary::{DomainResult, Protocol, Summary, domain_label};
+use crate::probe::Probe;
+use crate::summary::{Cost, DomainResult, Setup, Summary, domain_label};
+use crate::watch::{Passes, Watch};
 use crate::{Error, Result};
 
 /// What a run is about: fixed while it goes.
@@ -22,7 +26,7 @@ pub struct Task<'a> {
     /// Their order.
     pub stream: &'a Stream,
     /// What to say of it in the summary.
-    pub protocol: &'a Protocol,
+    pub setup: &'a Setup,
 }
 
 /// One method on its way through a stream.
@@ -33,6 +37,8 @@ pub struct Runner<'a> {
     meter: Meter,
     scores: Vec<Score>,
     position: usize,
+    prediction: Prediction,
+    watch: Option<Arc<Watch>>,
     observers: Vec<Box<dyn Observer + 'a>>,
 }
 
@@ -50,8 +56,17 @@ impl<'a> Runner<'a> {
                 return Err(Error::Unlabelled { domain, index: sample.index });
             }
         }
-        let (meter, scores, position, observers) = (Meter::default(), Vec::new(), 0, Vec::new());
-        Ok(Self { name, task, method, meter, scores, position, observers })
+        Ok(Self {
+            name,
+            task,
+            method,
+            meter: Meter::default(),
+            scores: Vec::new(),
+            position: 0,
+            prediction: Prediction::Own,
+            watch: None,
+            observers: Vec::new(),
+        })
     }
 
     /// Tells `observer` of everything from now on.
@@ -59,6 +74,18 @@ impl<'a> Runner<'a> {
     pub fn with_observer(mut self, observer: impl Observer + 'a) -> Self {
         self.observers.push(Box::new(observer));
         self
+    }
+
+    /// Counts another prediction than the method's own.
+    #[must_use]
+    pub fn with_prediction(self, prediction: Prediction) -> Self {
+        Self { prediction, ..self }
+    }
+
+    /// Counts what the method asks of models that report to `watch`.
+    #[must_use]
+    pub fn with_watch(self, watch: Arc<Watch>) -> Self {
+        Self { watch: Some(watch), ..self }
     }
 
     /// The number of batches done, and so the index of the next one.
@@ -122,14 +149,27 @@ impl<'a> Runner<'a> {
             return Err(self.not_finite("images", &label.0));
         }
 
+        self.passes();
         let start = Instant::now();
         if plan.reset_before {
             self.method.reset()?;
         }
         self.method.set_domain(domain);
-        let step = self.method.step(images)?;
+        let before = match self.prediction {
+            Prediction::Before => Some(self.method.predict(images)?),
+            Prediction::Own | Prediction::After => None,
+        };
+        let mut step = self.method.step(images)?;
+        if let Some(logits) = before {
+            step.logits = logits;
+        } else if self.prediction == Prediction::After {
+            step.logits = self.method.predict(images)?;
+        }
         let logits = step.logits.to_vec()?;
         let duration = start.elapsed();
+        let passes = self.passes();
+        self.meter.passes.forward += passes.forward;
+        self.meter.passes.backward += passes.backward;
 
         if !logits.iter().all(|logit| logit.is_finite()) {
             return Err(self.not_finite("logits", &label.0));
@@ -153,6 +193,24 @@ impl<'a> Runner<'a> {
             let result = DomainResult::new(self.task.dataset, visit.domain, &visit.tally);
             self.emit(&Event::DomainDone(result))?;
         }
+        Ok(())
+    }
+
+    /// What the method asked of its network since the last call.
+    fn passes(&self) -> Passes {
+        self.watch.as_ref().map_or_else(Passes::default, |watch| watch.take())
+    }
+
+    /// Looks at what else the present state knows, if a visit has just ended.
+    pub fn probe(&mut self, probe: &Probe) -> Result<()> {
+        let done = self.position.checked_sub(1).map(|last| &self.task.stream.batches[last]);
+        let Some(plan) = done else { return Ok(()) };
+        if self.next_batch().is_some_and(|next| next.segment == plan.segment) {
+            return Ok(());
+        }
+        let seen: Vec<usize> = self.meter.domains.iter().map(|(domain, _)| *domain).collect();
+        let after = self.meter.visits.len() - 1;
+        self.meter.glances.push(probe.look(&mut *self.method, after, &seen)?);
         Ok(())
     }
 
@@ -202,7 +260,10 @@ impl<'a> Runner<'a> {
 
     /// The result, told to the observers too.
     pub fn finish(&mut self) -> Result<Summary> {
-        let summary = Summary::new(self.name, self.task.protocol, self.task.dataset, &self.meter);
+        let cost =
+            self.watch.is_some().then(|| Cost::new(&*self.method, &self.meter)).transpose()?;
+        let mut summary = Summary::new(self.name, self.task.setup, self.task.dataset, &self.meter);
+        summary.cost = cost;
         self.emit(&Event::RunDone(Box::new(summary.clone())))?;
         Ok(summary)
     }

@@ -9,7 +9,7 @@ use paint_nn::backbone::Spec;
 use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
 
-use crate::config::Source;
+use crate::config::{Resize, Source};
 use crate::model::Fitted;
 use crate::{Error, Result};
 
@@ -70,7 +70,7 @@ impl SourceImages {
         }
         let order = seed.derive("source", &[]).permutation(found.len());
         let drawn: Vec<_> = order[..wanted].iter().map(|&place| found[place]).collect();
-        let fitted = Arc::new(Fitted::new(dataset, &spec.preprocess)?);
+        let fitted = Arc::new(Fitted::new(dataset, &spec.preprocess, Resize::default())?);
         Ok(Self {
             images: read(fitted, drawn.iter().map(|(index, _)| *index), spec, device)?,
             labels: drawn.iter().map(|(_, column)| *column).collect(),

@@ -4,13 +4,17 @@
 //! `timing`; the rest is the same bits for the same configuration.
 
 use paint_data::Dataset;
-use serde::Serialize;
+use paint_methods::Method;
+use paint_tensor::Tensor;
+use serde::{Deserialize, Serialize};
 
+use crate::Result;
 use crate::metric::{ECE_BINS, Meter, Tally, peak_memory_mib};
+use crate::probe::Glance;
 
 /// What was run, without which a number means nothing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Protocol {
+pub struct Setup {
     /// The dataset's row.
     pub dataset: String,
     /// The scenario's row.
@@ -38,7 +42,7 @@ pub struct Summary {
     /// The method's name.
     pub method: String,
     /// What was run.
-    pub protocol: Protocol,
+    pub setup: Setup,
     /// The mean over `domains`, each counting the same.
     pub mean_accuracy: Option<f64>,
     /// 100 less that.
@@ -53,6 +57,12 @@ pub struct Summary {
     /// Prompts against true domains, for methods with a prompt memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matching: Option<MatchingAccuracy>,
+    /// What a probe saw after each visit, if there was one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub glances: Vec<Glance>,
+    /// What the method asked of its network, where that was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
     /// Bins of the calibration errors.
     pub ece_bins: usize,
     /// Hash of the bits of all logits.
@@ -62,7 +72,7 @@ pub struct Summary {
 }
 
 /// The figures of some images.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Images.
     pub samples: u64,
@@ -93,7 +103,7 @@ pub struct DomainResult {
 }
 
 /// How often the memory found the right prompt, in percent.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MatchingAccuracy {
     /// Batches that used the prompt first made for their domain.
     pub per_batch: f64,
@@ -101,6 +111,39 @@ pub struct MatchingAccuracy {
     pub per_domain: f64,
     /// Prompts made over the run.
     pub prompts_allocated: u64,
+}
+
+/// What a method costs, on any machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Forward passes for each image of the stream.
+    pub forwards: f64,
+    /// Of them those that are differentiated.
+    pub backwards: f64,
+    /// Numbers that adaptation may change, at the end of the run.
+    pub trainable: u64,
+}
+
+impl Cost {
+    pub(crate) fn new(method: &dyn Method, meter: &Meter) -> Result<Self> {
+        let each = |images: u64| images as f64 / meter.overall.samples.max(1) as f64;
+        let (mut trainable, state) = (0, method.save()?);
+        for name in method.trainable() {
+            let model = method.model().map(paint_nn::backbone::Backbone::params);
+            trainable += match model.and_then(|params| Some(&params[params.id(&name).ok()?])) {
+                Some(param) => param.elem_count(),
+                None => state.tensors.get(&name).map_or(0, Tensor::elem_count),
+            };
+        }
+        let prompts = state.part("memory").tensors;
+        let prompts = prompts.iter().filter(|(name, _)| name.ends_with("/prompt"));
+        trainable += prompts.map(|(_, prompt)| prompt.elem_count()).sum::<usize>();
+        Ok(Self {
+            forwards: each(meter.passes.forward),
+            backwards: each(meter.passes.backward),
+            trainable: trainable as u64,
+        })
+    }
 }
 
 /// Speed.
@@ -118,7 +161,7 @@ pub struct RunTiming {
     /// Over all batches.
     #[serde(flatten)]
     pub speed: Timing,
-    /// The largest resident memory of the process.
+    /// The largest resident memory of the process, or of the GPU's own memory.
     pub peak_memory_mib: Option<f64>,
 }
 
@@ -152,12 +195,7 @@ impl DomainResult {
 }
 
 impl Summary {
-    pub(crate) fn new(
-        method: &str,
-        protocol: &Protocol,
-        dataset: &dyn Dataset,
-        meter: &Meter,
-    ) -> Self {
+    pub(crate) fn new(method: &str, setup: &Setup, dataset: &dyn Dataset, meter: &Meter) -> Self {
         let mean_accuracy = meter.mean_accuracy();
         let one_visit_each = meter.visits.len() == meter.domains.len()
             && meter.visits.iter().all(|visit| visit.domain.is_some());
@@ -165,7 +203,7 @@ impl Summary {
             |(domain, tally): &(usize, Tally)| DomainResult::new(dataset, Some(*domain), tally);
         Self {
             method: method.into(),
-            protocol: protocol.clone(),
+            setup: setup.clone(),
             mean_accuracy,
             mean_error: mean_accuracy.map(|accuracy| 100.0 - accuracy),
             overall: (&meter.overall).into(),
@@ -184,6 +222,8 @@ impl Summary {
                 per_domain: 100.0 * meter.matching.per_domain(),
                 prompts_allocated: meter.overall.prompts_allocated,
             }),
+            glances: meter.glances.clone(),
+            cost: None,
             ece_bins: ECE_BINS,
             logits_hash: format!("{:016x}", meter.logits_hash),
             timing: RunTiming {

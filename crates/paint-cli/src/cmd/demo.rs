@@ -1,6 +1,5 @@
 //! `paint demo`: the whole thing on embedded weights and images, with nothing to download.
 
-mod embedded;
 mod screen;
 
 use std::cell::RefCell;
@@ -9,14 +8,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use paint_data::dataset::Corrupted;
+use paint_data::dataset::{CIFAR10_CLASSES, Corrupted, embedded};
 use paint_data::image::Preprocess;
 use paint_data::{Dataset, Loader, ReadAhead, Stream, scenario};
 use paint_methods::{BuildArgs, by_name};
 use paint_rng::Seed;
+use paint_run::config::Model;
 use paint_run::experiment::{write_json, write_text};
 use paint_run::report::{html, terminal};
-use paint_run::{Event, Protocol, Runner, Summary, Task};
+use paint_run::{Event, Runner, Setup, Summary, Task, model};
 use paint_tensor::{Device, Tensor};
 use serde::Serialize;
 
@@ -61,25 +61,25 @@ struct Demo {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(args.threads)?;
     let (device, seed) = (Device::cpu(), Seed(args.seed));
-    let dataset: Arc<dyn Dataset> = Arc::new(Corrupted::new(Box::new(embedded::images()?), seed)?);
+    let dataset: Arc<dyn Dataset> = Arc::new(Corrupted::new(Box::new(embedded()?), seed)?);
     let limit = (!args.full).then_some(usize::from(args.images));
     let order = scenario::Config { batch_size: BATCH_SIZE, limit, ..scenario::Config::default() };
     let stream = order.stream(&*dataset, seed)?;
-    let model = embedded::model(&device)?;
-    let protocol = Protocol {
+    let model = model::open(&mut Model::new(model::embedded::NAME), &device)?;
+    let setup = Setup {
         dataset: dataset.info().name.into(),
         scenario: order.name,
         batch_size: BATCH_SIZE,
         limit,
         backbone: model.spec().name.clone(),
-        weights_sha256: None,
+        weights_sha256: Some(model::embedded::SHA256.into()),
         seed: args.seed,
         device: device.to_string(),
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let names: Vec<&str> = METHODS.iter().map(|(name, _)| *name).collect();
     let screen = Rc::new(RefCell::new(Screen::new(names, stream.batches.len())?));
-    let task = Task { dataset: &*dataset, stream: &stream, protocol: &protocol };
+    let task = Task { dataset: &*dataset, stream: &stream, setup: &setup };
     let mut runners = Vec::new();
     for (at, (name, settings)) in METHODS.iter().enumerate() {
         let settings = settings.parse().with_context(|| format!("settings of {name}"))?;
@@ -129,7 +129,7 @@ fn side_by_side(
         let domain = dataset.domains()[first.domain].name.clone();
         screen.borrow().domain_done(&domain);
         let sample = dataset.sample(first.domain, first.index)?;
-        let name = |class: usize| embedded::CLASSES[class].to_owned();
+        let name = |class: usize| CIFAR10_CLASSES[class].to_owned();
         let said = |runner: &Runner<'_>| runner.scores().first().map(|score| name(score.predicted));
         shots.push(html::Shot {
             domain,

@@ -6,6 +6,9 @@ use paint_data::{
 };
 use paint_methods::METHODS;
 use paint_nn::backbone::BACKBONES;
+use paint_run::Protocol;
+use paint_run::protocol::PROTOCOLS;
+use paint_run::reproduce::TARGETS;
 use paint_tensor::{BACKENDS, BackendEntry};
 use serde::Serialize;
 
@@ -58,6 +61,21 @@ const TOPICS: &[Topic] = &[
         name: "scenarios",
         rows: || SCENARIOS.iter().map(|entry| Row::new(entry.name, entry.what)).collect(),
     },
+    Topic {
+        name: "protocols",
+        rows: || {
+            let row = |(name, text): &(&str, &str)| {
+                let protocol = Protocol::parse(text, name).ok()?;
+                let hash = protocol.hash().ok()?;
+                Some(Row::new(*name, format!("{} [{hash}]", protocol.what)))
+            };
+            PROTOCOLS.iter().filter_map(row).collect()
+        },
+    },
+    Topic {
+        name: "tables",
+        rows: || TARGETS.iter().map(|target| Row::new(target.name, target.what)).collect(),
+    },
 ];
 
 fn describe(corruption: &Corruption) -> String {
@@ -67,7 +85,7 @@ fn describe(corruption: &Corruption) -> String {
     format!("{group}, {draws}{role}")
 }
 
-/// List what can be named: methods, backbones, devices, datasets, corruptions, scenarios
+/// List what can be named: methods, backbones, devices, datasets, corruptions, scenarios, protocols, tables
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The table to list

@@ -17,7 +17,8 @@ use crate::{
 pub struct Config {
     /// The row of `DATASETS`.
     pub name: String,
-    /// The folder or file.
+    /// The folder or file; none for the embedded images.
+    #[serde(default, skip_serializing_if = "no_path")]
     pub path: PathBuf,
     /// What the opening can be told. Default: each option's own.
     #[serde(default)]
@@ -25,6 +26,10 @@ pub struct Config {
     /// Corrupt the (clean) images on the fly. Default: no.
     #[serde(default)]
     pub corrupt: Option<Corrupt>,
+}
+
+fn no_path(path: &std::path::Path) -> bool {
+    path.as_os_str().is_empty()
 }
 
 /// How to corrupt on the fly.

@@ -8,6 +8,7 @@ mod cifar10;
 mod cifar_c;
 mod config;
 mod corrupted;
+mod embedded;
 mod files;
 mod folder;
 mod imagenet;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use cifar10::Split;
 pub use config::{Config, Corrupt, TableChoice, read_textures};
 pub use corrupted::Corrupted;
+pub use embedded::{CIFAR10_CLASSES, embedded};
 pub use files::images_below;
 pub use imagenet::imagenet_class_name;
 pub use imagenet_c::Images;
@@ -136,6 +138,7 @@ pub const DATASETS: &[DatasetEntry] = &[
     imagenet_r::ENTRY,
     folder::ENTRY,
     array::ENTRY,
+    embedded::ENTRY,
 ];
 
 /// The row of this name.

@@ -66,9 +66,14 @@ impl Draft {
         self.set(key.trim(), value.unwrap_or_else(|| Value::from(text)))
     }
 
+    /// The document as it stands.
+    pub fn text(&self) -> Result<String> {
+        toml::to_string(&self.0).map_err(|error| Error::config(error.to_string()))
+    }
+
     /// The run that is meant; says which key is missing or unknown.
     pub fn resolve(&self) -> Result<Config> {
-        let text = toml::to_string(&self.0).map_err(|error| Error::config(error.to_string()))?;
+        let text = self.text()?;
         toml::from_str(&text).map_err(|error| {
             // The line of the text above, not of the user's file: keys may have come from several places.
             let line = error

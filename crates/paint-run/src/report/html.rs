@@ -1,11 +1,20 @@
 //! One page that shows several runs of a stream: it needs no network, and follows the reader's dark or light setting.
 
+mod analysis;
+mod bench;
+mod cam;
 mod chart;
 mod embed;
+mod heat;
+mod memory;
+mod plot;
 
 use std::fmt::Write as _;
 
 use paint_data::Image;
+
+pub use bench::{BenchPage, Trace, bench_page};
+pub use cam::{CamMap, CamShot, cam_page};
 
 use crate::event::BatchDone;
 use crate::summary::Summary;
@@ -81,7 +90,7 @@ pub fn page(title: &str, intro: &str, runs: &[Run<'_>], shots: &[Shot]) -> Strin
             &title,
             "One cell a batch, one row a prompt; a ring marks the batch it was made for.",
         );
-        html.push_str(&chart::prompts(run));
+        html.push_str(&chart::prompts(run.batches));
     }
     if !shots.is_empty() {
         section(&mut html, "Images", "One of each domain, and what each method took it for.");
@@ -185,6 +194,9 @@ mod tests {
         // Four bars, two curves of one move for each visit, three cells of which all were allocations.
         assert_eq!(html.matches("<rect").count(), 4 + 3);
         assert_eq!(html.matches("<path").count(), 2);
+        // The second visit has one batch and is a level line in both curves.
+        let paths = html.split("<path d=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        assert_eq!(paths.map(|path| path.matches('H').count()).sum::<usize>(), 2);
         assert_eq!(html.matches("rx=\"2\"").count(), 3);
         assert_eq!(html.matches("class=\"bad\"").count(), 1);
         assert_eq!(html.matches("Prompts of").count(), 1);

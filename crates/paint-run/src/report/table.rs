@@ -38,13 +38,17 @@ pub(super) fn cells(runs: &[&Summary]) -> Vec<Vec<String>> {
 
 fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
-    (0..columns).map(|c| rows.iter().map(|row| row[c].len()).max().unwrap_or(0)).collect()
+    (0..columns).map(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0)).collect()
 }
 
 /// Accuracies in percent, for a terminal.
 pub fn terminal(runs: &[&Summary]) -> String {
-    let rows = cells(runs);
-    let widths = widths(&rows);
+    aligned(&cells(runs))
+}
+
+/// A table with a rule below its head and above its last row.
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+    let widths = widths(rows);
     let rule = "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1));
     let mut text = String::new();
     for (i, row) in rows.iter().enumerate() {
@@ -119,7 +123,7 @@ pub fn quoted(field: &str) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::summary::{Figures, Protocol, RunTiming, Timing};
+    use crate::summary::{Figures, RunTiming, Setup, Timing};
 
     /// A run with one visit for each accuracy.
     pub(crate) fn summary(method: &str, visits: &[(&str, u8, f64)]) -> Summary {
@@ -134,7 +138,7 @@ pub(super) mod tests {
         let mean = visits.iter().map(|visit| visit.2).sum::<f64>() / visits.len() as f64;
         Summary {
             method: method.into(),
-            protocol: Protocol {
+            setup: Setup {
                 dataset: "memory".into(),
                 scenario: "continual".into(),
                 batch_size: 5,
@@ -160,6 +164,8 @@ pub(super) mod tests {
                 .collect(),
             by_domain: Vec::new(),
             matching: None,
+            glances: Vec::new(),
+            cost: None,
             ece_bins: 15,
             logits_hash: "0".into(),
             timing: RunTiming { speed: timing, peak_memory_mib: None },

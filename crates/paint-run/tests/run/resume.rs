@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{Drift, config, dataset, images, protocol, stream};
+use crate::support::{Drift, config, dataset, images, setup, stream};
 use paint_rng::Seed;
 use paint_run::{Config, Draft, Runner, Summary, Task, checkpoint};
 use paint_tensor::Device;
@@ -27,9 +27,9 @@ fn strip(value: &mut serde_json::Value) {
 
 /// Runs until `stop`, from the checkpoint at `path` if it is there, and leaves a checkpoint.
 fn run(path: &Path, stop: usize) -> (Summary, paint_methods::State) {
-    let (data, protocol) = (dataset(true), protocol());
+    let (data, setup) = (dataset(true), setup());
     let stream = stream(&data, "continual");
-    let task = Task { dataset: &data, stream: &stream, protocol: &protocol };
+    let task = Task { dataset: &data, stream: &stream, setup: &setup };
     let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
     if path.exists() {
         checkpoint::resume(path, &mut runner, &config(), &Device::cpu()).unwrap();
@@ -73,9 +73,9 @@ fn another_configuration_is_refused_with_the_key_that_differs() {
 }
 
 fn resume(path: &Path, config: &Config) -> String {
-    let (data, protocol) = (dataset(true), protocol());
+    let (data, setup) = (dataset(true), setup());
     let stream = stream(&data, "continual");
-    let task = Task { dataset: &data, stream: &stream, protocol: &protocol };
+    let task = Task { dataset: &data, stream: &stream, setup: &setup };
     let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
     checkpoint::resume(path, &mut runner, config, &Device::cpu()).unwrap_err().to_string()
 }
@@ -106,9 +106,9 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_one_before_it() {
     let path = folder.path().join("state");
     run(&path, 5);
     let before = std::fs::read(&path).unwrap();
-    let (data, protocol) = (dataset(true), protocol());
+    let (data, setup) = (dataset(true), setup());
     let stream = stream(&data, "continual");
-    let task = Task { dataset: &data, stream: &stream, protocol: &protocol };
+    let task = Task { dataset: &data, stream: &stream, setup: &setup };
     let runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
     // A folder of that name stands in the way of the rename, the last step of the writing.
     let blocked = folder.path().join("blocked");

@@ -3,15 +3,15 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::support::{Drift, dataset, images, protocol, stream};
+use crate::support::{Drift, dataset, images, setup, stream};
 use paint_data::{Dataset as _, Stream};
 use paint_run::{Error, Event, Runner, Task};
 
 #[test]
 fn events_tell_every_batch_every_visit_and_the_end() {
-    let (data, protocol) = (dataset(true), protocol());
+    let (data, setup) = (dataset(true), setup());
     let stream = stream(&data, "continual");
-    let task = Task { dataset: &data, stream: &stream, protocol: &protocol };
+    let task = Task { dataset: &data, stream: &stream, setup: &setup };
     let events = Rc::new(RefCell::new(Vec::new()));
     let sink = Rc::clone(&events);
     let mut runner = Runner::new("drift", Box::new(Drift::new()), task)
@@ -41,10 +41,10 @@ fn events_tell_every_batch_every_visit_and_the_end() {
 
 #[test]
 fn a_reset_before_a_batch_brings_the_source_back() {
-    let (data, protocol) = (dataset(true), protocol());
+    let (data, setup) = (dataset(true), setup());
     let streams = ["continual", "reset_each"].map(|name| stream(&data, name));
     let hashes = streams.each_ref().map(|stream| {
-        let task = Task { dataset: &data, stream, protocol: &protocol };
+        let task = Task { dataset: &data, stream, setup: &setup };
         let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
         while let Some(batch) = runner.next_batch() {
             runner.feed(&images(&data, batch)).unwrap();
@@ -57,16 +57,16 @@ fn a_reset_before_a_batch_brings_the_source_back() {
 
 #[test]
 fn bad_streams_images_and_logits_are_refused_with_their_place() {
-    let (data, unlabelled, protocol) = (dataset(true), dataset(false), protocol());
+    let (data, unlabelled, setup) = (dataset(true), dataset(false), setup());
     let empty = Stream { batches: Vec::new() };
-    let task = Task { dataset: &data, stream: &empty, protocol: &protocol };
+    let task = Task { dataset: &data, stream: &empty, setup: &setup };
     assert!(matches!(Runner::new("d", Box::new(Drift::new()), task), Err(Error::EmptyStream)));
     let stream = stream(&data, "continual");
-    let task = Task { dataset: &unlabelled, stream: &stream, protocol: &protocol };
+    let task = Task { dataset: &unlabelled, stream: &stream, setup: &setup };
     let error = Runner::new("d", Box::new(Drift::new()), task).err().unwrap().to_string();
     assert!(error.contains("fog") && error.contains("paint adapt"), "{error}");
 
-    let task = Task { dataset: &data, stream: &stream, protocol: &protocol };
+    let task = Task { dataset: &data, stream: &stream, setup: &setup };
     let mut runner = Runner::new("d", Box::new(Drift::new()), task).unwrap();
     let batch = images(&data, &stream.batches[0]);
     let error = runner.feed(&batch.scale(f32::NAN).unwrap()).unwrap_err().to_string();

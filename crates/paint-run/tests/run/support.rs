@@ -4,7 +4,7 @@ use paint_data::dataset::Memory;
 use paint_data::{Dataset, Domain, Image, Info, Sample, Stream, scenario};
 use paint_methods::{Method, PromptUse, Result, State, Step};
 use paint_rng::Seed;
-use paint_run::{Config, Draft, Protocol};
+use paint_run::{Config, Draft, Setup};
 use paint_tensor::{Device, Tensor};
 
 pub(crate) const CLASSES: usize = 3;
@@ -135,8 +135,8 @@ pub(crate) fn config() -> Config {
     Draft::parse(text, "test").unwrap().resolve().unwrap()
 }
 
-pub(crate) fn protocol() -> Protocol {
-    Protocol {
+pub(crate) fn setup() -> Setup {
+    Setup {
         dataset: "memory".into(),
         scenario: "custom".into(),
         batch_size: 4,

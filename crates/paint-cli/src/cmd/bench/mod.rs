@@ -1,15 +1,20 @@
-//! `paint bench`: how fast, measured.
+//! `paint bench`: how good and how fast, measured. Without a subcommand it runs a grid of methods under a pinned protocol.
 
+mod grid;
+mod progress;
 mod step;
 mod work;
 
 use clap::Subcommand;
 
-/// Measure how fast this machine adapts.
+/// Run methods under a pinned protocol, reproduce a table of the paper, or time a step
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    grid: grid::Args,
 }
 
 #[derive(Debug, Subcommand)]
@@ -19,6 +24,7 @@ enum Command {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
-        Command::Step(args) => step::run(args),
+        Some(Command::Step(args)) => step::run(args),
+        None => grid::run(&args.grid),
     }
 }

@@ -15,6 +15,7 @@ use paint_nn::loss::{MixedLabels, interpolation_consistency, mutual_information}
 use paint_nn::optim::{Group, Optimizer, Rule, Sgd};
 use paint_nn::params::Trainable;
 use paint_rng::Seed;
+use paint_run::metric::peak_memory_mib;
 use paint_tensor::{Device, Gradients, Tensor};
 use serde::Serialize;
 
@@ -194,8 +195,8 @@ fn time(args: &Args, device: &Device) -> Result<()> {
         times.push(start.elapsed().as_secs_f64());
     }
     let cpu = process::cpu_seconds() - cpu_start;
-    let peak_memory_bytes =
-        device.memory().map_or_else(process::peak_memory_bytes, |memory| memory.peak as u64);
+    let resident = || (peak_memory_mib().unwrap_or_default() * f64::from(1 << 20)) as u64;
+    let peak_memory_bytes = device.memory().map_or_else(resident, |memory| memory.peak as u64);
     times.sort_by(f64::total_cmp);
     let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
     let peak = device.peak_gflops()?;

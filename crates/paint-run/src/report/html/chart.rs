@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 
 use super::Run;
 use super::embed::escape;
+use crate::event::BatchDone;
 
 const WIDTH: f64 = 1040.0;
-const LEFT: f64 = 34.0;
+const LEFT: f64 = 72.0;
 const HEIGHT: f64 = 240.0;
 /// Room below a chart for slanted names.
-const FOOT: f64 = 84.0;
+const FOOT: f64 = 98.0;
 
 /// The colour of a run.
 pub(super) fn colour(run: usize) -> String {
@@ -75,10 +76,10 @@ pub(super) fn bars(runs: &[Run<'_>]) -> String {
 }
 
 /// The batches at which a visit begins, with its name.
-fn visits<'a>(run: &Run<'a>) -> Vec<(usize, &'a str)> {
+fn visits(batches: &[BatchDone]) -> Vec<(usize, &str)> {
     let mut starts: Vec<(usize, &str)> = Vec::new();
     let mut last = None;
-    for (i, batch) in run.batches.iter().enumerate() {
+    for (i, batch) in batches.iter().enumerate() {
         if last != Some(batch.segment) {
             starts.push((i, &batch.domain));
         }
@@ -87,11 +88,11 @@ fn visits<'a>(run: &Run<'a>) -> Vec<(usize, &'a str)> {
     starts
 }
 
-fn boundaries(svg: &mut String, run: &Run<'_>, top: f64, bottom: f64) {
-    let x = |batch: usize| LEFT + (WIDTH - LEFT) * batch as f64 / run.batches.len().max(1) as f64;
-    let starts = visits(run);
+fn boundaries(svg: &mut String, batches: &[BatchDone], top: f64, bottom: f64) {
+    let x = |batch: usize| LEFT + (WIDTH - LEFT) * batch as f64 / batches.len().max(1) as f64;
+    let starts = visits(batches);
     for (i, (start, name)) in starts.iter().enumerate() {
-        let end = starts.get(i + 1).map_or(run.batches.len(), |(end, _)| *end);
+        let end = starts.get(i + 1).map_or(batches.len(), |(end, _)| *end);
         let _ = write!(
             svg,
             "<line x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\" stroke=\"var(--line)\"/>",
@@ -106,7 +107,7 @@ pub(super) fn curves(runs: &[Run<'_>]) -> String {
     let mut svg = open(HEIGHT + FOOT);
     grid(&mut svg);
     if let Some(first) = runs.first() {
-        boundaries(&mut svg, first, y(100.0), y(0.0));
+        boundaries(&mut svg, first.batches, y(100.0), y(0.0));
     }
     for (r, run) in runs.iter().enumerate() {
         let x = |batch: f64| LEFT + (WIDTH - LEFT) * batch / run.batches.len().max(1) as f64;
@@ -114,8 +115,16 @@ pub(super) fn curves(runs: &[Run<'_>]) -> String {
         let mut last = None;
         for (i, batch) in run.batches.iter().enumerate() {
             let Some(accuracy) = batch.domain_accuracy else { continue };
-            let pen = if last == Some(batch.segment) { 'L' } else { 'M' };
-            let _ = write!(path, "{pen}{:.1} {:.1}", x(i as f64 + 0.5), y(accuracy));
+            let goes_on = run.batches.get(i + 1).is_some_and(|next| next.segment == batch.segment);
+            let begins = last != Some(batch.segment);
+            let pen = if begins { 'M' } else { 'L' };
+            if begins && !goes_on {
+                // A visit of one batch has no course: a level line across the batch shows where it lies.
+                let (start, y) = (x(i as f64 + 0.15), y(accuracy));
+                let _ = write!(path, "M{start:.1} {y:.1}H{:.1}", x(i as f64 + 0.85));
+            } else {
+                let _ = write!(path, "{pen}{:.1} {:.1}", x(i as f64 + 0.5), y(accuracy));
+            }
             last = Some(batch.segment);
         }
         let _ = write!(
@@ -128,9 +137,9 @@ pub(super) fn curves(runs: &[Run<'_>]) -> String {
 }
 
 /// Which prompt each batch used.
-pub(super) fn prompts(run: &Run<'_>) -> String {
+pub(super) fn prompts(batches: &[BatchDone]) -> String {
     const ROW: f64 = 15.0;
-    let used = run.batches.iter().filter_map(|batch| batch.prompt);
+    let used = batches.iter().filter_map(|batch| batch.prompt);
     let mut rows: BTreeMap<usize, usize> = BTreeMap::new();
     for prompt in used {
         let next = rows.len();
@@ -138,8 +147,8 @@ pub(super) fn prompts(run: &Run<'_>) -> String {
     }
     let bottom = 4.0 + ROW * rows.len() as f64;
     let mut svg = open(bottom + FOOT);
-    boundaries(&mut svg, run, 0.0, bottom);
-    let step = (WIDTH - LEFT) / run.batches.len().max(1) as f64;
+    boundaries(&mut svg, batches, 0.0, bottom);
+    let step = (WIDTH - LEFT) / batches.len().max(1) as f64;
     for (index, row) in &rows {
         let y = 4.0 + ROW * (*row as f64 + 0.75);
         let _ = write!(
@@ -148,7 +157,7 @@ pub(super) fn prompts(run: &Run<'_>) -> String {
             LEFT - 5.0
         );
     }
-    for (i, batch) in run.batches.iter().enumerate() {
+    for (i, batch) in batches.iter().enumerate() {
         let Some(prompt) = batch.prompt else { continue };
         // The golden angle keeps neighbouring numbers apart in hue.
         let hue = (prompt.index as f64 * 137.508) % 360.0;

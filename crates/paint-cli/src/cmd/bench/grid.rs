@@ -1,0 +1,294 @@
+//! `paint bench --protocol P` and `--reproduce T`: a grid of methods, orders and seeds, resumable.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use paint_run::Draft;
+use paint_run::grid::{Grid, Results, Variant, execute};
+use paint_run::model::embedded;
+use paint_run::protocol::{Place, Protocol};
+use paint_run::report::{Publication, publish, results_terminal};
+use paint_run::reproduce::{Target, every_method};
+
+use super::progress::Progress;
+use crate::output::Output;
+use crate::source::SourceArgs;
+use crate::{Usage, process};
+
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// A built-in protocol (`paint list protocols`) or a TOML file
+    #[arg(long, conflicts_with = "reproduce")]
+    protocol: Option<String>,
+    /// A table or figure of the paper (`paint list tables`); from the embedded images unless --data is given
+    #[arg(long)]
+    reproduce: Option<String>,
+    /// Methods, separated by commas; `all` for every one (those that look at source images, if there are some)
+    #[arg(long, value_delimiter = ',')]
+    methods: Vec<String>,
+    /// One setting of a method at several values, such as paint.eta=0.2,0.5; a row for each
+    #[arg(long, value_name = "METHOD.KEY=V,V..")]
+    sweep: Vec<String>,
+    /// A setting of a method (paint.eta=0.5) or a key of the protocol (scenario.severity=3)
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    assignments: Vec<String>,
+    /// Seeds: 0..4 (both ends included) or 0,1,7; those of the protocol unless given
+    #[arg(long)]
+    seeds: Option<String>,
+    /// The most images of a visit
+    #[arg(long)]
+    limit: Option<usize>,
+    /// The dataset's folder or file
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// The row of `paint list datasets`, in place of the protocol's
+    #[arg(long)]
+    dataset: Option<String>,
+    /// Corrupt the clean images of the dataset on the fly
+    #[arg(long)]
+    corrupt: bool,
+    /// CIFAR-10 in its official layout, for clean accuracies beside a stream that has no clean images
+    #[arg(long)]
+    clean_data: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
+    /// The file of weights; `embedded` for the built-in ones
+    #[arg(long)]
+    weights: Option<PathBuf>,
+    /// The row of `paint list devices`
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// How a GPU computes: f32, tf32 or bf16
+    #[arg(long, default_value = "f32")]
+    precision: String,
+    /// Threads; every core unless given
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Runs at the same time
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Batches between two checkpoints of a run
+    #[arg(long, default_value_t = 50)]
+    checkpoint_every: usize,
+    /// The folder of the results [default: out/bench-NAME]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Leave times out of the page, which then depends on nothing but the results
+    #[arg(long)]
+    no_timing: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    process::set_threads(args.threads.unwrap_or(0))?;
+    let (protocol, target) = protocol(args)?;
+    let place = place(args, &protocol, target)?;
+    let shipped = protocol.clone();
+    let variants = variants(args, target, &protocol)?;
+    let protocol = protocol.resolve(&place)?;
+    let grid = Grid::new(protocol, variants, &place)?;
+    eprintln!("protocol {} {}: {}", grid.protocol.name, grid.hash, grid.protocol.what);
+    for difference in grid.protocol.departures(&Protocol::find(&shipped.name).unwrap_or(shipped))? {
+        eprintln!("  {difference}");
+    }
+    let progress = Progress::new(&grid)?;
+    let outcome = execute(&grid, args.jobs.max(1), &|event| progress.tell(&event));
+    progress.finish();
+    let results = Results::new(&grid, &outcome, &command(args));
+    let references = match target {
+        Some(target) => target.references.to_vec(),
+        None => results.protocol.reference.as_deref().into_iter().collect(),
+    };
+    publish(&Publication {
+        grid: &grid,
+        outcome: &outcome,
+        results: &results,
+        references: &references,
+        timing: !args.no_timing,
+    })?;
+    eprintln!("written: {}", place.out.join("report.html").display());
+    args.output.print(&results, results_terminal)?;
+    if !results.failures.is_empty() {
+        bail!("{} of {} runs failed: see above", results.failures.len(), grid.cells.len());
+    }
+    Ok(())
+}
+
+/// The protocol that is asked for, with the flags in it.
+fn protocol(args: &Args) -> anyhow::Result<(Protocol, Option<&'static Target>)> {
+    let target = args.reproduce.as_deref().map(Target::find).transpose()?;
+    let mut protocol = match (target, &args.protocol) {
+        (Some(target), _) if args.data.is_some() => Protocol::find(target.full)?,
+        (Some(target), _) => {
+            let mut small = Protocol::find(target.small)?;
+            small.scenario.limit = Some(target.small_limit);
+            small
+        }
+        (None, Some(name)) => Protocol::find(name)?,
+        (None, None) => {
+            return Err(Usage("give --protocol, --reproduce or a subcommand".into()).into());
+        }
+    };
+    if let Some(seeds) = &args.seeds {
+        protocol.seeds = parse_seeds(seeds)?;
+    }
+    protocol.scenario.limit = args.limit.or(protocol.scenario.limit);
+    if let Some(dataset) = &args.dataset {
+        protocol.data.name.clone_from(dataset);
+    }
+    if args.corrupt {
+        protocol.data.corrupt.get_or_insert_default();
+    }
+    let mut draft = Draft::parse(&protocol.to_toml()?, &protocol.name)?;
+    args.source.apply(&mut draft)?;
+    protocol = Protocol::parse(&draft.text()?, &protocol.name)?;
+    for assignment in &args.assignments {
+        protocol.set(assignment)?;
+    }
+    if let Some(path) = &args.clean_data {
+        let data = paint_data::dataset::Config {
+            name: "cifar10".into(),
+            path: path.clone(),
+            options: paint_data::dataset::Options::default(),
+            corrupt: None,
+        };
+        protocol.probe.get_or_insert_default().data = Some(data);
+    }
+    if let Some(target) = target {
+        target.adjust(&mut protocol);
+    }
+    Ok((protocol, target))
+}
+
+fn place(args: &Args, protocol: &Protocol, target: Option<&Target>) -> anyhow::Result<Place> {
+    let is_embedded = protocol.data.name == embedded::NAME;
+    let data = match &args.data {
+        Some(data) => data.clone(),
+        None if is_embedded => PathBuf::new(),
+        None => {
+            return Err(Usage(format!("give --data, the place of {}", protocol.data.name)).into());
+        }
+    };
+    let weights = match &args.weights {
+        Some(weights) => weights.clone(),
+        None if is_embedded => embedded::NAME.into(),
+        None => return Err(Usage("give --weights, or --weights embedded".into()).into()),
+    };
+    let name = target.map_or(protocol.name.as_str(), |target| target.name);
+    let name = PathBuf::from(name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let source = protocol.source.as_ref().map(|source| source.path.clone()).unwrap_or_default();
+    Ok(Place {
+        source,
+        clean: args.clean_data.clone().unwrap_or_default(),
+        out: args.out.clone().unwrap_or_else(|| format!("out/bench-{name}").into()),
+        data,
+        weights,
+        device: args.device.clone(),
+        precision: args.precision.clone(),
+        threads: args.threads,
+        checkpoint_every: args.checkpoint_every,
+    })
+}
+
+fn variants(
+    args: &Args,
+    target: Option<&Target>,
+    protocol: &Protocol,
+) -> anyhow::Result<Vec<Variant>> {
+    let mut variants = Vec::new();
+    for name in &args.methods {
+        match name.as_str() {
+            "all" => variants.extend(every_method(protocol)),
+            name => variants.push(Variant::plain(name)),
+        }
+    }
+    for sweep in &args.sweep {
+        variants.extend(swept(sweep)?);
+    }
+    match target {
+        Some(target) if variants.is_empty() => Ok((target.variants)(protocol)),
+        _ if variants.is_empty() => Err(Usage("give --methods or --sweep".into()).into()),
+        _ => Ok(variants),
+    }
+}
+
+/// `paint.eta=0.2,0.5` as two rows.
+fn swept(text: &str) -> anyhow::Result<Vec<Variant>> {
+    let usage = || Usage(format!("expected METHOD.KEY=VALUE,VALUE.., got {text:?}"));
+    let (place, values) = text.split_once('=').ok_or_else(usage)?;
+    let (method, key) = place.split_once('.').ok_or_else(usage)?;
+    let row = |value: &str| {
+        let mut draft = Draft::default();
+        draft.set_assignment(&format!("{key}={value}"))?;
+        let settings = draft.text()?.parse().map_err(|_| usage())?;
+        Ok(Variant::with(&format!("{method} {key}={value}"), method, settings))
+    };
+    values.split(',').map(row).collect()
+}
+
+/// `0..4` with both ends, or `0,1,7`.
+fn parse_seeds(text: &str) -> anyhow::Result<Vec<u64>> {
+    let usage = || Usage(format!("--seeds: expected 0..4 or 0,1,7, got {text:?}"));
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| usage());
+    let seeds: Vec<u64> = match text.split_once("..") {
+        Some((first, last)) => (number(first)?..=number(last.trim_start_matches('='))?).collect(),
+        None => text.split(',').map(number).collect::<Result<_, _>>()?,
+    };
+    if seeds.is_empty() { Err(usage().into()) } else { Ok(seeds) }
+}
+
+/// The command line without what only this machine knows.
+fn command(args: &Args) -> String {
+    let mut words = vec!["paint bench".to_owned()];
+    let mut flag = |name: &str, value: Option<String>| {
+        words.extend(value.map(|value| format!("--{name} {value}")));
+    };
+    flag("protocol", args.protocol.clone());
+    flag("reproduce", args.reproduce.clone());
+    flag("methods", (!args.methods.is_empty()).then(|| args.methods.join(",")));
+    args.sweep.iter().for_each(|sweep| flag("sweep", Some(sweep.clone())));
+    args.assignments.iter().for_each(|set| flag("set", Some(set.clone())));
+    flag("seeds", args.seeds.clone());
+    flag("limit", args.limit.map(|limit| limit.to_string()));
+    flag("dataset", args.dataset.clone());
+    flag("data", args.data.as_ref().map(|_| "DATA".into()));
+    flag("corrupt", args.corrupt.then(String::new));
+    args.source.words().into_iter().for_each(|(name, value)| flag(name, Some(value)));
+    flag("clean-data", args.clean_data.as_ref().map(|_| "CIFAR10".into()));
+    let weights = args.weights.as_ref();
+    let named = |path: &PathBuf| path.as_os_str() == embedded::NAME;
+    flag(
+        "weights",
+        weights.map(|path| if named(path) { embedded::NAME } else { "WEIGHTS" }.into()),
+    );
+    flag("device", (args.device != "cpu").then(|| args.device.clone()));
+    flag("precision", (args.precision != "f32").then(|| args.precision.clone()));
+    words.join(" ").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_range_with_both_ends_or_a_list() {
+        assert_eq!(parse_seeds("0..4").unwrap(), [0, 1, 2, 3, 4]);
+        assert_eq!(parse_seeds("3,1").unwrap(), [3, 1]);
+        for wrong in ["", "a", "4..0", "1,,2"] {
+            assert!(parse_seeds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_sweep_makes_a_row_for_each_value() {
+        let rows = swept("paint.eta=0.2,0.5").unwrap();
+        assert_eq!(rows[1].label, "paint eta=0.5");
+        assert_eq!(
+            (rows[1].method.as_str(), rows[1].settings["eta"].as_float()),
+            ("paint", Some(0.5))
+        );
+        assert!(swept("eta=0.2").is_err() && swept("paint.eta").is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! One display for a grid: how many cells are done, and where each running one stands.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use paint_run::Event;
+use paint_run::grid::{Cell, Grid, GridEvent};
+
+/// The state of the display; told from any thread.
+pub(super) struct Progress<'a> {
+    grid: &'a Grid,
+    bars: MultiProgress,
+    total: ProgressBar,
+    running: Mutex<BTreeMap<usize, ProgressBar>>,
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(grid: &'a Grid) -> anyhow::Result<Self> {
+        let bars = MultiProgress::new();
+        let total = bars.add(ProgressBar::new(grid.cells.len() as u64));
+        total.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} runs {elapsed}")?);
+        Ok(Self { grid, bars, total, running: Mutex::default() })
+    }
+
+    pub(super) fn tell(&self, event: &GridEvent<'_>) {
+        match event {
+            GridEvent::Found { cell } => {
+                self.line(&format!("{}: found", name(&self.grid.cells[*cell])));
+            }
+            GridEvent::Running { cell, event } => self.running(*cell, event),
+            GridEvent::Done { cell, result } => {
+                let name = name(&self.grid.cells[*cell]);
+                self.line(&format!("{name}: {:.2} %", result.mean_accuracy));
+                self.ended(*cell);
+            }
+            GridEvent::Failed { cell, error } => {
+                self.line(&format!("{}: failed: {error}", name(&self.grid.cells[*cell])));
+                self.ended(*cell);
+            }
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        self.total.finish_and_clear();
+    }
+
+    /// Above the bars on a terminal, otherwise plainly.
+    fn line(&self, text: &str) {
+        if self.bars.is_hidden() {
+            eprintln!("{text}");
+        } else {
+            // A terminal that goes away takes the line with it.
+            let _ = self.bars.println(text);
+        }
+    }
+
+    fn running(&self, cell: usize, event: &Event) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::RunStarted { batches, position, .. } => {
+                let bar = self.bars.add(ProgressBar::new(*batches as u64));
+                if let Ok(style) = ProgressStyle::with_template("  {bar:22} {pos}/{len} {msg}") {
+                    bar.set_style(style);
+                }
+                bar.set_position(*position as u64);
+                running.insert(cell, bar);
+            }
+            Event::BatchDone(batch) => {
+                if let Some(bar) = running.get(&cell) {
+                    bar.set_position(batch.index as u64 + 1);
+                    let so_far = batch.running_accuracy.unwrap_or_default();
+                    let name = name(&self.grid.cells[cell]);
+                    bar.set_message(format!("{name}: {}, so far {so_far:.1} %", batch.domain));
+                }
+            }
+            Event::DomainDone(_) | Event::RunDone(_) => {}
+        }
+    }
+
+    fn ended(&self, cell: usize) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bar) = running.remove(&cell) {
+            bar.finish_and_clear();
+        }
+        self.total.inc(1);
+    }
+}
+
+/// What a cell is called on the screen.
+fn name(cell: &Cell) -> String {
+    let order = cell.order.as_ref().map_or_else(String::new, |order| format!(" {order}"));
+    format!("{}{order} seed {}", cell.label, cell.config.seed)
+}

@@ -1,0 +1,191 @@
+//! `paint cam`: where each method looks, image by image.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use paint_data::image::Preprocess;
+use paint_data::{Loader, ReadAhead};
+use paint_run::Experiment;
+use paint_run::cam::{look, side_by_side};
+use paint_run::experiment::write_text;
+use paint_run::model::embedded;
+use paint_run::protocol::{Place, Protocol};
+use paint_run::report::class_name;
+use paint_run::report::html::{CamMap, CamShot, cam_page};
+use paint_tensor::Tensor;
+use serde::Serialize;
+
+use crate::output::Output;
+use crate::{Usage, process};
+
+/// Draw where methods look: gradient-weighted attention, as PNG and on a page
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A folder of images or a .npy array; the embedded ones, corrupted, unless given
+    #[arg(long)]
+    images: Option<PathBuf>,
+    /// The file of weights; `embedded` for the built-in ones
+    #[arg(long, default_value = embedded::NAME)]
+    weights: PathBuf,
+    /// Methods, separated by commas; each adapts to the images before it is looked at
+    #[arg(long, value_delimiter = ',', default_value = "source,cotta,paint")]
+    methods: Vec<String>,
+    /// Images to draw
+    #[arg(long, default_value_t = 8)]
+    count: usize,
+    /// Images to adapt to first
+    #[arg(long, default_value_t = 200)]
+    adapt: usize,
+    /// The corruption of the embedded images
+    #[arg(long, default_value = "fog")]
+    corruption: String,
+    /// The class to explain, by number; the predicted one unless given
+    #[arg(long)]
+    class: Option<usize>,
+    /// A setting of a method (paint.eta=0.5) or a key of the configuration (scenario.severity=3)
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    assignments: Vec<String>,
+    /// The row of `paint list devices`
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// The folder of the PNG files and cam.html
+    #[arg(long, default_value = "paint-cam")]
+    out: PathBuf,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Drawn {
+    file: String,
+    truth: Option<String>,
+    /// The class each method predicts, in their order.
+    predicted: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    process::set_threads(0)?;
+    let protocol = protocol(args)?;
+    let mut shots: Vec<CamShot> = Vec::new();
+    for name in &args.methods {
+        let mut config = protocol.config(&place(args));
+        config.method.name.clone_from(name);
+        config.method.settings = protocol.settings.get(name).cloned().unwrap_or_default();
+        let experiment = Experiment::open(config)?;
+        add(args, &experiment, &mut shots).with_context(|| format!("method {name}"))?;
+    }
+    let drawn = draw(&shots, &args.out)?;
+    let page = args.out.join("cam.html");
+    write_text(&page, &cam_page(&protocol.what, &shots)?)?;
+    eprintln!("written: {}", page.display());
+    args.output.print(&drawn, |drawn| {
+        let line = |d: &Drawn| {
+            let truth = d.truth.as_deref().unwrap_or("unknown");
+            format!("{}  {truth}  {}\n", d.file, d.predicted.join("  "))
+        };
+        format!("file     class  {}\n", args.methods.join("  "))
+            + &drawn.iter().map(line).collect::<String>()
+    })
+}
+
+/// The embedded protocol, or the same for the user's images.
+fn protocol(args: &Args) -> anyhow::Result<Protocol> {
+    let mut protocol = Protocol::find("embedded")?;
+    protocol.scenario.limit = Some(args.adapt.max(args.count));
+    protocol.what = format!("{} at severity 5, embedded images", args.corruption);
+    if args.weights != Path::new(embedded::NAME) {
+        protocol.model.sha256 = None;
+        protocol.settings.clear();
+    }
+    if let Some(images) = &args.images {
+        if !images.exists() {
+            return Err(Usage(format!("no such folder or file: {}", images.display())).into());
+        }
+        protocol.data.name = if images.is_dir() { "folder" } else { "npy" }.into();
+        protocol.data.corrupt = None;
+        protocol.scenario.severity = None;
+        protocol.what = format!("{} images of {}", args.count, images.display());
+    } else {
+        protocol.scenario.domains = Some(vec![args.corruption.clone()]);
+    }
+    for assignment in &args.assignments {
+        protocol.set(assignment)?;
+    }
+    Ok(protocol)
+}
+
+fn place(args: &Args) -> Place {
+    Place {
+        out: args.out.clone(),
+        data: args.images.clone().unwrap_or_default(),
+        clean: PathBuf::new(),
+        source: PathBuf::new(),
+        weights: args.weights.clone(),
+        device: args.device.clone(),
+        precision: "f32".into(),
+        threads: None,
+        checkpoint_every: 0,
+    }
+}
+
+/// Adapts to the stream, then adds to `shots` where its first images are looked at.
+fn add(args: &Args, experiment: &Experiment, shots: &mut Vec<CamShot>) -> anyhow::Result<()> {
+    let mut method = experiment.method()?;
+    let loader = Loader::new(
+        Arc::clone(&experiment.dataset),
+        experiment.stream.clone(),
+        Preprocess::default(),
+        ReadAhead::default(),
+    );
+    for batch in loader {
+        let batch = batch?;
+        let images = Tensor::from_vec(batch.images, batch.shape, experiment.device())?;
+        method.set_domain(batch.plan.samples.first().map(|sample| sample.domain));
+        method.step(&images)?;
+    }
+    let info = experiment.dataset.info();
+    let samples = experiment.stream.batches.iter().flat_map(|batch| &batch.samples);
+    for (i, at) in samples.take(args.count).enumerate() {
+        let seen = look(experiment, &mut *method, *at, args.class)?;
+        let (sample, map) = seen.context("the network has no attention to look at")?;
+        if shots.len() <= i {
+            shots.push(CamShot {
+                domain: experiment.dataset.domains()[at.domain].name.clone(),
+                image: sample.image,
+                truth: sample.label.map(|label| class_name(info, label)),
+                maps: Vec::new(),
+            });
+        }
+        let (label, said) =
+            (experiment.config.method.name.clone(), class_name(info, map.predicted));
+        shots[i].maps.push(CamMap { label, map, said });
+    }
+    Ok(())
+}
+
+/// One PNG for each image: the image, then the map of each method.
+fn draw(shots: &[CamShot], out: &Path) -> anyhow::Result<Vec<Drawn>> {
+    /// Small images are enlarged to about this many pixels.
+    const SIDE: usize = 192;
+    ensure!(!shots.is_empty(), "there is no image to draw");
+    fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
+    let mut drawn = Vec::new();
+    for (i, shot) in shots.iter().enumerate() {
+        let mut panels = vec![shot.image.clone()];
+        for map in &shot.maps {
+            panels.push(map.map.over(&shot.image)?);
+        }
+        let factor = (SIDE / shot.image.height()).max(1);
+        let file = format!("{i:03}.png");
+        let path = out.join(&file);
+        let png =
+            File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        side_by_side(&panels, factor)?.write_png(png)?;
+        let predicted = shot.maps.iter().map(|map| map.said.clone()).collect();
+        drawn.push(Drawn { file, truth: shot.truth.clone(), predicted });
+    }
+    Ok(drawn)
+}

@@ -1,0 +1,96 @@
+//! `paint report`: results of benchmarks side by side, with a warning where they are not of one protocol.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use paint_run::experiment::write_text;
+use paint_run::grid::Results;
+use paint_run::report::html::{BenchPage, bench_page};
+use paint_run::report::{
+    Comparison, combine, mixture_warnings, readme_section, results_markdown, with_readme_section,
+};
+
+use crate::Usage;
+use crate::output::Output;
+
+/// Put results of `paint bench` side by side, or into a README
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folders of `paint bench`, or a folder of them
+    #[arg(required = true)]
+    results: Vec<PathBuf>,
+    /// Write a page to this file
+    #[arg(long)]
+    html: Option<PathBuf>,
+    /// Rewrite the results section of this file, and print nothing
+    #[arg(long, conflicts_with = "html")]
+    readme: Option<PathBuf>,
+    /// With --readme: change nothing, and fail if the section is stale
+    #[arg(long, requires = "readme")]
+    check: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let mut all = Vec::new();
+    for folder in &args.results {
+        all.extend(read(folder)?);
+    }
+    if let Some(readme) = &args.readme {
+        return rewrite(readme, &all, args.check);
+    }
+    let warnings = mixture_warnings(&all.iter().map(|(_, results)| results).collect::<Vec<_>>())?;
+    for warning in &warnings {
+        eprintln!("warning: {warning}");
+    }
+    let Some(results) = combine(&all) else {
+        return Err(Usage("no summary.json in the given folders".into()).into());
+    };
+    let reference = results.protocol.reference.as_deref().filter(|_| all.len() == 1);
+    let comparisons: Vec<Comparison> =
+        reference.map(|name| Comparison::new(&results, name)).transpose()?.into_iter().collect();
+    if let Some(path) = &args.html {
+        let page = BenchPage {
+            results: &results,
+            comparisons: &comparisons,
+            traces: &[],
+            shots: &[],
+            cams: &[],
+            timings: &[],
+            warnings: &warnings,
+        };
+        write_text(path, &bench_page(&page))?;
+        eprintln!("written: {}", path.display());
+    }
+    args.output.print(&results, |results| {
+        let quoted = warnings.iter().map(|warning| format!("> **Warning**: {warning}\n\n"));
+        quoted.collect::<String>() + &results_markdown(results, &comparisons)
+    })
+}
+
+/// The results in a folder, or in each of its folders, by name.
+fn read(folder: &Path) -> anyhow::Result<Vec<(String, Results)>> {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if folder.join("summary.json").exists() {
+        return Ok(vec![(name(folder), Results::read(folder)?)]);
+    }
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    paths.retain(|path| path.join("summary.json").exists());
+    paths.sort();
+    paths.iter().map(|path| Ok((name(path), Results::read(path)?))).collect()
+}
+
+fn rewrite(readme: &Path, all: &[(String, Results)], check: bool) -> anyhow::Result<()> {
+    let old =
+        fs::read_to_string(readme).with_context(|| format!("cannot read {}", readme.display()))?;
+    let new = with_readme_section(&old, &readme_section(all))?;
+    match (old == new, check) {
+        (true, _) => Ok(()),
+        (false, true) => bail!("stale: {}; run the command that stands in it", readme.display()),
+        (false, false) => Ok(write_text(readme, &new)?),
+    }
+}

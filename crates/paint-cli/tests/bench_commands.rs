@@ -1,0 +1,205 @@
+//! `paint bench` and `paint cam`, as a user runs them, on the embedded model and images.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+fn paint(args: &[&str], out: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paint"));
+    command.args(args).args(["--out", out.to_str().unwrap()]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Three rows over two domains of a few images, in batches that make several checkpoints.
+const GRID: [&str; 16] = [
+    "bench",
+    "--protocol",
+    "embedded",
+    "--methods",
+    "source,tent,paint",
+    "--limit",
+    "12",
+    "--set",
+    "scenario.domains=[\"fog\",\"contrast\"]",
+    "--set",
+    "scenario.batch_size=4",
+    "--no-timing",
+    "--checkpoint-every",
+    "1",
+    "--threads",
+    "2",
+];
+
+/// The files that must not depend on how often a grid was interrupted.
+const SAME: [&str; 7] = [
+    "results.jsonl",
+    "summary.json",
+    "results.csv",
+    "results.md",
+    "results.tex",
+    "protocol.toml",
+    "report.html",
+];
+
+fn batches(out: &Path) -> usize {
+    let Ok(cells) = fs::read_dir(out.join("cells")) else { return 0 };
+    let log = |cell: fs::DirEntry| fs::read_to_string(cell.path().join("events.jsonl"));
+    let logs = cells.filter_map(|cell| log(cell.ok()?).ok());
+    logs.map(|log| log.matches("\"event\":\"batch_done\"").count()).sum()
+}
+
+#[test]
+fn a_grid_killed_twice_leaves_the_same_files_to_the_bit() {
+    let temp = tempfile::tempdir().unwrap();
+    let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
+    let output = paint(&GRID, &whole).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    for stop in [4, 14] {
+        let mut child = paint(&GRID, &parts).spawn().unwrap();
+        while batches(&parts) < stop && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!parts.join("summary.json").exists(), "it was killed too late");
+    }
+    let output = paint(&GRID, &parts).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("source seed 0: found"), "{}", stderr(&output));
+    for file in SAME {
+        let read = |out: &Path| fs::read(out.join(file)).unwrap();
+        assert!(read(&whole) == read(&parts), "{file} differs");
+    }
+}
+
+#[test]
+fn a_broken_row_is_told_and_the_others_are_there() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("out");
+    let mut args: Vec<&str> = GRID.into_iter().collect();
+    args[4] = "source";
+    args.extend(["--sweep", "tent.lr=1e300", "--jobs", "2", "--json"]);
+    let output = paint(&args, &out).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("tent lr=1e300 seed 0: failed"), "{}", stderr(&output));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["rows"][0]["label"], "source");
+    assert_eq!(printed["failures"][0]["label"], "tent lr=1e300");
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("failed"));
+}
+
+#[test]
+fn what_is_asked_for_wrongly_ends_with_status_2() {
+    let temp = tempfile::tempdir().unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&["bench"], "--protocol"),
+        (&["bench", "--protocol", "cifar11"], "cifar10-c-gradual"),
+        (&["bench", "--protocol", "embedded", "--methods", "pant"], "known are"),
+        (&["bench", "--protocol", "cifar10-c", "--methods", "source"], "--data"),
+        (&["bench", "--reproduce", "table9"], "antiforget"),
+        (&["bench", "--protocol", "embedded", "--methods", "source", "--seeds", "x"], "--seeds"),
+    ];
+    for (args, message) in cases {
+        let output = paint(args, &temp.path().join("out")).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(message), "{args:?}: {}", stderr(&output));
+    }
+    assert!(!temp.path().join("out").exists());
+}
+
+#[test]
+fn a_target_of_the_paper_runs_from_nothing_and_stands_beside_its_numbers() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("out");
+    let args = ["bench", "--reproduce", "matching", "--limit", "6", "--set"];
+    let domains = "scenario.domains=[\"fog\",\"shot_noise\"]";
+    let output = paint(&[&args[..], &[domains]].concat(), &out).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(out.join("results.md")).unwrap();
+    assert!(text.contains("| PAINT-Oracle |") && text.contains("| 60.55 |"), "{text}");
+    assert!(text.contains("not of one protocol") && text.contains("data.name"), "{text}");
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(summary["rows"][1]["prompts"], 2.0);
+    assert_eq!(summary["rows"][1]["matching_per_batch"], 100.0);
+}
+
+#[test]
+fn forgetting_is_looked_at_without_disturbing_the_stream() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |name: &str, extra: &[&str]| -> Value {
+        let out = temp.path().join(name);
+        let args: Vec<&str> = GRID.iter().chain(extra).copied().collect();
+        let output = paint(&args, &out).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap()
+    };
+    let plain = run("plain", &[]);
+    let probed = run("probed", &["--set", "probe.clean=8", "--set", "probe.previous=4"]);
+    for (a, b) in plain["rows"].as_array().unwrap().iter().zip(probed["rows"].as_array().unwrap()) {
+        assert_eq!(a["accuracy"], b["accuracy"]);
+        let glances = b["glances"].as_array().unwrap();
+        assert_eq!(glances.len(), 2);
+        assert!(glances.iter().all(|g| g["clean"].as_f64().unwrap() >= 50.0), "{glances:?}");
+    }
+    let source = probed["rows"][0]["glances"].as_array().unwrap();
+    assert_eq!(source[0]["clean"], source[1]["clean"], "a frozen model forgets nothing");
+    assert_ne!(plain["hash"], probed["hash"]);
+}
+
+#[test]
+fn maps_are_drawn_for_every_method_and_image() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("cam");
+    let args = ["cam", "--methods", "source,paint", "--count", "2", "--adapt", "6", "--json"];
+    let output = paint(&args, &out).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Test image 0 is a cat and image 1 a ship.
+    assert_eq!((&printed[0]["truth"], &printed[1]["truth"]), (&"cat".into(), &"ship".into()));
+    assert_eq!(printed[1]["predicted"].as_array().unwrap().len(), 2);
+    let image = paint_data::Image::open(&out.join("001.png")).unwrap();
+    assert_eq!((image.width(), image.height()), (3 * 192 + 2 * 12, 192));
+    let page = fs::read_to_string(out.join("cam.html")).unwrap();
+    assert_eq!(page.matches("data:image/png").count(), 6);
+}
+
+#[test]
+fn the_readme_says_what_the_results_folder_holds() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paint"));
+    command.current_dir(root).args(["report", "results", "--readme", "README.md", "--check"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn results_of_two_protocols_stand_side_by_side_with_a_warning() {
+    let temp = tempfile::tempdir().unwrap();
+    let folders = ["a", "b"].map(|name| temp.path().join(name));
+    for (out, limit) in folders.iter().zip(["4", "5"]) {
+        let args = ["bench", "--protocol", "embedded", "--methods", "source", "--limit", limit];
+        let domains = ["--set", "scenario.domains=[\"fog\"]"];
+        let output = paint(&[&args[..], &domains].concat(), out).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paint"));
+    let page = temp.path().join("page.html");
+    let output = command.arg("report").args(&folders).arg("--html").arg(&page).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("| source (a) |") && text.contains("| source (b) |"), "{text}");
+    for told in [text, stderr(&output), fs::read_to_string(page).unwrap()] {
+        assert!(told.contains("scenario.limit: 5 in place of 4"), "{told}");
+    }
+}

@@ -1,0 +1,54 @@
+//! The images that travel inside the program. `assets/PROVENANCE.md` says where they come from.
+
+use std::path::Path;
+
+use super::{Counts, DatasetEntry, Domain, Info, Memory, Sample, Split};
+use crate::{Image, Result};
+
+/// 25 rows of 40 images, lossless.
+const IMAGES: &[u8] = include_bytes!("../../../../assets/cifar10_test_1000/images.webp");
+const LABELS: &[u8] = include_bytes!("../../../../assets/cifar10_test_1000/labels.bin");
+const SIDE: usize = 32;
+const COLUMNS: usize = 40;
+
+/// The names of CIFAR-10's classes.
+pub const CIFAR10_CLASSES: [&str; 10] =
+    ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
+
+pub(super) const ENTRY: DatasetEntry = DatasetEntry {
+    name: "embedded",
+    what: "the first 1,000 test images of CIFAR-10, inside the program; split `train` is the last 500 of them",
+    open: |_, options| {
+        Ok(Box::new(match options.split {
+            Split::Test => embedded()?,
+            Split::Train => part(STREAMED)?,
+        }))
+    },
+    verify: |_| Ok(Counts::of(&embedded()?)),
+};
+
+/// Streams of at most this many images leave the rest to methods that look at source images first.
+const STREAMED: usize = 500;
+
+/// The first 1,000 test images of CIFAR-10.
+pub fn embedded() -> Result<Memory> {
+    part(0)
+}
+
+/// The images from `start` on.
+fn part(start: usize) -> Result<Memory> {
+    let mosaic = Image::decode(IMAGES, Path::new("embedded images"))?;
+    let row = mosaic.width() * 3;
+    let tile = |index: usize| {
+        let corner = index / COLUMNS * SIDE * row + index % COLUMNS * SIDE * 3;
+        let lines = (0..SIDE).map(|y| corner + y * row);
+        let pixels = lines.flat_map(|at| &mosaic.pixels()[at..at + SIDE * 3]).copied().collect();
+        Image::new(SIDE, SIDE, pixels)
+    };
+    let sample = |(index, label): (usize, &u8)| {
+        Ok(Sample { image: tile(index)?, label: Some(usize::from(*label)) })
+    };
+    let samples = LABELS.iter().enumerate().skip(start).map(sample).collect::<Result<_>>()?;
+    let info = Info { name: ENTRY.name, num_classes: CIFAR10_CLASSES.len(), class_indices: None };
+    Memory::new(info, vec![(Domain::clean(), samples)])
+}

@@ -1,0 +1,107 @@
+use std::sync::Mutex;
+
+use super::*;
+use crate::model::embedded;
+
+fn protocol() -> Protocol {
+    let mut protocol = Protocol::find("embedded").unwrap();
+    protocol.scenario.limit = Some(8);
+    protocol.scenario.batch_size = 4;
+    protocol.scenario.domains = Some(vec!["fog".into(), "shot_noise".into()]);
+    protocol.seeds = vec![0, 1];
+    protocol
+}
+
+fn place(out: &std::path::Path) -> Place {
+    Place {
+        out: out.into(),
+        data: PathBuf::new(),
+        clean: PathBuf::new(),
+        source: PathBuf::new(),
+        weights: embedded::NAME.into(),
+        device: "cpu".into(),
+        precision: "f32".into(),
+        threads: Some(1),
+        checkpoint_every: 0,
+    }
+}
+
+fn with(label: &str, method: &str, settings: &str) -> Variant {
+    Variant::with(label, method, settings.parse().unwrap())
+}
+
+#[test]
+fn a_broken_cell_leaves_the_others_alone_and_finished_ones_are_not_run_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let place = place(temp.path());
+    let resolved = protocol().resolve(&place).unwrap();
+    let variants = vec![
+        Variant::plain("source"),
+        with("broken", "tent", "lr = 1e300"),
+        Variant::plain("tent"),
+    ];
+    let grid = Grid::new(resolved, variants, &place).unwrap();
+    assert_eq!(grid.cells.len(), 6);
+    let count = || {
+        let seen = Mutex::new([0; 3]);
+        let outcome = execute(&grid, 2, &|event| match event {
+            GridEvent::Found { .. } => seen.lock().unwrap()[0] += 1,
+            GridEvent::Done { .. } => seen.lock().unwrap()[1] += 1,
+            GridEvent::Failed { .. } => seen.lock().unwrap()[2] += 1,
+            GridEvent::Running { .. } => {}
+        });
+        (outcome, seen.into_inner().unwrap())
+    };
+    let (first, seen) = count();
+    assert_eq!(seen, [0, 4, 2]);
+    assert_eq!((first.results.len(), first.timings.len(), first.failures.len()), (4, 4, 2));
+    assert!(first.failures[0].error.contains("NaN"), "{:?}", first.failures);
+    let (again, seen) = count();
+    assert_eq!(seen, [4, 4, 2]);
+    assert_eq!(again.results, first.results);
+
+    let results = Results::new(&grid, &again, "paint bench");
+    let labels: Vec<&str> = results.rows.iter().map(|row| row.label.as_str()).collect();
+    assert_eq!(labels, ["source", "tent"]);
+    let row = results.row("tent").unwrap();
+    assert_eq!((row.accuracy.runs, row.by_domain.len()), (2, 2));
+    let cost = row.cost.as_ref().unwrap();
+    assert_eq!((cost.forwards, cost.backwards), (1.0, 1.0));
+    // Scale and shift of 25 layer norms of width 192.
+    assert_eq!(cost.trainable, 25 * 2 * 192);
+    assert_eq!(results.significance.len(), 1);
+    let mean = |label: &str| results.row(label).unwrap().accuracy.mean;
+    let difference = results.significance[0].difference;
+    assert!((difference - (mean("tent") - mean("source"))).abs() < 1e-12);
+}
+
+#[test]
+fn whatever_decides_a_number_makes_another_cell_and_nothing_else_does() {
+    let place = place(std::path::Path::new("out"));
+    let ids = |protocol: Protocol, place: &Place, variant: Variant| -> Vec<String> {
+        let grid = Grid::new(protocol, vec![variant], place).unwrap();
+        grid.cells.into_iter().map(|cell| cell.id).collect()
+    };
+    let base = ids(protocol(), &place, Variant::plain("paint"));
+    assert_ne!(base[0], base[1], "seeds");
+    let moved = Place { out: "elsewhere".into(), threads: None, data: "d".into(), ..place.clone() };
+    assert_eq!(ids(protocol(), &moved, Variant::plain("paint")), base);
+    assert_eq!(ids(protocol(), &place, with("another name", "paint", "")), base);
+    assert_ne!(ids(protocol(), &place, with("paint", "paint", "eta = 0.25")), base);
+    let mut other = protocol();
+    other.data.fingerprint = Some("other images".into());
+    assert_ne!(ids(other, &place, Variant::plain("paint")), base);
+    let mut other = protocol();
+    other.prediction = crate::config::Prediction::Before;
+    assert_ne!(ids(other, &place, Variant::plain("paint")), base);
+}
+
+#[test]
+fn what_cannot_run_is_refused_before_anything_does() {
+    let place = place(std::path::Path::new("out"));
+    let refused = |variants: Vec<Variant>| Grid::new(protocol(), variants, &place).unwrap_err();
+    assert!(refused(vec![Variant::plain("pant")]).to_string().contains("known are"));
+    assert!(refused(vec![with("a", "paint", "etta = 1")]).to_string().contains("etta"));
+    let twice = refused(vec![Variant::plain("tent"), Variant::plain("tent")]);
+    assert!(twice.is_usage() && twice.to_string().contains("\"tent\""));
+}

@@ -1,0 +1,92 @@
+//! The model that travels inside the program, so that a demo and small versions of every benchmark need no download.
+//! `assets/PROVENANCE.md` says where it comes from.
+
+use std::path::Path;
+
+use paint_nn::checkpoint::{
+    self, CropMode, Interpolation, ModelConfig, Preprocess, PreprocessFlags,
+};
+
+use super::Opened;
+use crate::Result;
+
+/// What stands for a path to it, as `model.weights`.
+pub const NAME: &str = "embedded";
+/// SHA-256 of the file that was embedded.
+pub const SHA256: &str = "f87b9113338d8eca50360d2254bf79108a7658b9cad0b65b02b2ef11f1655212";
+
+const WEIGHTS: &[u8] =
+    include_bytes!("../../../../assets/vit_tiny_patch4_32_cifar10/model.safetensors");
+const BACKBONE: &str = "vit_tiny_patch4_32";
+const SIDE: usize = 32;
+
+/// As `config.json` beside the weights has it.
+fn preprocess() -> Preprocess {
+    Preprocess {
+        mean: [0.5; 3],
+        std: [0.5; 3],
+        input_size: [SIDE, SIDE],
+        crop_pct: 1.0,
+        crop_mode: CropMode::Center,
+        interpolation: Interpolation::Bilinear,
+    }
+}
+
+/// The weights, with what the user says about their preprocessing.
+pub(super) fn open(flags: &PreprocessFlags) -> Result<Opened> {
+    let own = preprocess();
+    let preprocess = Preprocess {
+        mean: flags.mean.unwrap_or(own.mean),
+        std: flags.std.unwrap_or(own.std),
+        input_size: flags.input_size.unwrap_or(own.input_size),
+        crop_pct: flags.crop_pct.unwrap_or(own.crop_pct),
+        crop_mode: own.crop_mode,
+        interpolation: flags.interpolation.unwrap_or(own.interpolation),
+    };
+    let beside = ModelConfig { architecture: Some(BACKBONE.into()), ..ModelConfig::default() };
+    let arrays = checkpoint::decode(WEIGHTS, Path::new("embedded weights"))?;
+    Ok(Opened { sha256: SHA256.into(), beside, preprocess, arrays })
+}
+
+#[cfg(test)]
+mod tests {
+    use paint_data::Dataset as _;
+    use paint_data::dataset::{CIFAR10_CLASSES, embedded};
+    use paint_nn::backbone::Request;
+    use paint_tensor::{Device, Tensor};
+
+    use super::*;
+    use crate::config::Model;
+
+    fn assets() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/vit_tiny_patch4_32_cifar10")
+    }
+
+    #[test]
+    fn the_embedded_model_knows_the_embedded_images() {
+        let (device, data) = (Device::cpu(), embedded().unwrap());
+        assert_eq!(data.len(0), 1000);
+        let mut pixels = vec![0.0; 100 * 3 * SIDE * SIDE];
+        for (i, out) in pixels.chunks_exact_mut(3 * SIDE * SIDE).enumerate() {
+            data.sample(0, i).unwrap().image.to_chw(out);
+        }
+        let images = Tensor::from_vec(pixels, [100, 3, SIDE, SIDE], &device).unwrap();
+        let mut config = Model::new(NAME);
+        let model = super::super::open(&mut config, &device).unwrap();
+        assert_eq!(config.sha256.as_deref(), Some(SHA256));
+        let logits = model.forward(&images, &Request::default()).unwrap().logits;
+        let right = logits.argmax().unwrap().into_iter().enumerate();
+        let right = right.filter(|(i, class)| data.label(0, *i) == Some(*class)).count();
+        // 91.2 % over the whole test set; a wrong mean, channel order or tile order falls far below.
+        assert!(right >= 85, "{right} of 100");
+    }
+
+    #[test]
+    fn fingerprint_preprocessing_and_classes_are_those_of_the_files() {
+        let weights = assets().join("model.safetensors");
+        assert_eq!(checkpoint::sha256(&weights).unwrap(), SHA256);
+        let beside = checkpoint::read_model_config(&weights).unwrap();
+        assert_eq!(beside.preprocess, Some(preprocess()));
+        assert_eq!(beside.label_names.unwrap(), CIFAR10_CLASSES);
+    }
+}

@@ -1,0 +1,128 @@
+use super::*;
+
+fn place() -> Place {
+    Place {
+        out: "out".into(),
+        data: std::path::PathBuf::new(),
+        clean: std::path::PathBuf::new(),
+        source: std::path::PathBuf::new(),
+        weights: crate::model::embedded::NAME.into(),
+        device: "cpu".into(),
+        precision: "f32".into(),
+        threads: None,
+        checkpoint_every: 0,
+    }
+}
+
+#[test]
+fn every_shipped_protocol_reads_and_is_called_as_its_file() {
+    for (name, text) in PROTOCOLS {
+        let protocol = Protocol::parse(text, name).unwrap();
+        assert_eq!(protocol.name, *name);
+        assert!(!protocol.seeds.is_empty() && !protocol.what.is_empty(), "{name}");
+        for (method, settings) in &protocol.settings {
+            paint_methods::by_name(method).unwrap().resolve(settings).unwrap();
+        }
+        let again = Protocol::parse(&protocol.to_toml().unwrap(), name).unwrap();
+        assert_eq!(again, protocol);
+    }
+}
+
+type Change = fn(&mut Protocol);
+
+#[test]
+fn every_key_that_decides_changes_the_hash_and_no_other_does() {
+    let shipped = Protocol::find("embedded").unwrap();
+    let changed = |change: Change| {
+        let mut other = shipped.clone();
+        change(&mut other);
+        (other.hash().unwrap() != shipped.hash().unwrap(), other.differences(&shipped).unwrap())
+    };
+    let decisive: [(Change, &str); 9] = [
+        (|p| p.scenario.limit = Some(7), "scenario.limit"),
+        (|p| p.scenario.batch_size = 1, "scenario.batch_size"),
+        (|p| p.scenario.severity = Some(3), "scenario.severity"),
+        (|p| p.seeds = vec![1], "seeds"),
+        (|p| p.prediction = Prediction::Before, "prediction"),
+        (|p| p.metric = Metric::Overall, "metric"),
+        (|p| p.model.sha256 = None, "model.sha256"),
+        (|p| p.model.mean = Some([0.1; 3]), "model.mean"),
+        (|p| p.data.corrupt = None, "data.corrupt.table"),
+    ];
+    for (change, key) in decisive {
+        let (differs, found) = changed(change);
+        assert!(differs, "{key}");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].key, key);
+    }
+    let idle: [Change; 3] = [|p| p.what.clear(), |p| p.name.clear(), |p| p.settings.clear()];
+    assert!(idle.into_iter().all(|change| changed(change) == (false, Vec::new())));
+}
+
+#[test]
+fn a_resolved_protocol_names_weights_preprocessing_and_images() {
+    let mut shipped = Protocol::find("embedded").unwrap();
+    shipped.scenario.limit = Some(3);
+    let resolved = shipped.resolve(&place()).unwrap();
+    assert_eq!(resolved.model.tag, shipped.model.tag);
+    assert_eq!(resolved.model.mean, Some([0.5; 3]));
+    assert_eq!(resolved.model.backbone.as_deref(), Some("vit_tiny_patch4_32"));
+    assert_eq!(resolved, resolved.resolve(&place()).unwrap());
+
+    shipped.scenario.limit = Some(4);
+    let more = shipped.resolve(&place()).unwrap();
+    let keys: Vec<String> =
+        more.differences(&resolved).unwrap().into_iter().map(|d| d.key).collect();
+    assert_eq!(keys, ["data.fingerprint", "scenario.limit"]);
+    let shipped = Protocol::find("embedded").unwrap();
+    let keys: Vec<String> = more.departures(&shipped).unwrap().into_iter().map(|d| d.key).collect();
+    assert_eq!(keys, ["scenario.limit"]);
+}
+
+#[test]
+fn what_differs_from_the_paper_is_named() {
+    let shipped = Protocol::find("cifar10-c").unwrap();
+    let mut ours = shipped.clone();
+    ours.model.input_size = Some([32, 32]);
+    ours.scenario.limit = Some(2000);
+    let found = ours.differences_from_paper(&shipped).unwrap();
+    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert!(told.contains(&"model.input_size: [32, 32] in place of [224, 224]".into()), "{told:?}");
+    assert!(told.iter().any(|line| line.starts_with("model.tag:")), "{told:?}");
+    assert!(found.iter().any(|d| d.key == "scenario.limit"), "{told:?}");
+}
+
+#[test]
+fn other_weights_than_the_pinned_are_refused_and_an_unknown_name_lists_the_known() {
+    let mut protocol = Protocol::find("embedded").unwrap();
+    protocol.model.sha256 = Some("0".repeat(64));
+    assert!(protocol.resolve(&place()).unwrap_err().to_string().contains("SHA-256"));
+    let message = Protocol::find("cifar11-c").unwrap_err().to_string();
+    assert!(message.contains("cifar10-c-gradual"), "{message}");
+    let unknown = PROTOCOLS[0].1.replace("seeds = [0]", "seeds = [0]\nlimt = 3");
+    assert!(Protocol::parse(&unknown, "mine").unwrap_err().to_string().contains("limt"));
+}
+
+#[test]
+fn keys_and_settings_of_methods_are_set_alike() {
+    let mut protocol = Protocol::find("embedded").unwrap();
+    protocol.set("scenario.severity=3").unwrap();
+    protocol.set("paint.eta=0.25").unwrap();
+    protocol.set("prediction=before").unwrap();
+    assert_eq!(protocol.scenario.severity, Some(3));
+    assert_eq!(protocol.settings["paint"]["eta"].as_float(), Some(0.25));
+    assert_eq!(protocol.settings["paint"]["lr_blocks"].as_float(), Some(2e-4));
+    assert_eq!(protocol.prediction, Prediction::Before);
+    assert!(protocol.set("scenario.limt=3").unwrap_err().to_string().contains("limt"));
+}
+
+#[test]
+fn clean_images_can_follow_every_domain() {
+    let mut protocol = Protocol::find("embedded").unwrap();
+    protocol.scenario.limit = Some(2);
+    protocol.interleave_clean();
+    let visits = protocol.scenario.visits.as_ref().unwrap();
+    assert_eq!((visits.len(), visits[0].severity), (30, Some(5)));
+    assert!(visits.iter().skip(1).step_by(2).all(|visit| visit.domain == "clean"));
+    protocol.resolve(&place()).unwrap();
+}

@@ -1,0 +1,51 @@
+//! Several results in one table.
+
+use crate::grid::{Column, Results, Row};
+
+/// All rows, each with the name of its folder where there are several, over all columns. The protocol is the first one's;
+/// [`super::mixture_warnings`] tells where that is not everybody's.
+pub fn combine(all: &[(String, Results)]) -> Option<Results> {
+    let (_, first) = all.first()?;
+    let mut columns: Vec<Column> = Vec::new();
+    for column in all.iter().flat_map(|(_, results)| &results.columns) {
+        if !columns.contains(column) {
+            columns.push(column.clone());
+        }
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    for (folder, results) in all {
+        let place = |column: &Column| results.columns.iter().position(|known| known == column);
+        for row in &results.rows {
+            let mut row = row.clone();
+            row.by_domain =
+                columns.iter().map(|column| row.by_domain.get(place(column)?).copied()?).collect();
+            if all.len() > 1 {
+                row.label = format!("{} ({folder})", row.label);
+            }
+            rows.push(row);
+        }
+    }
+    let significance = if all.len() > 1 { Vec::new() } else { first.significance.clone() };
+    let failures = all.iter().flat_map(|(_, results)| results.failures.clone()).collect();
+    let command = all.iter().map(|(_, results)| results.command.as_str()).collect::<Vec<_>>();
+    let command = command.join("\n");
+    Some(Results { command, columns, rows, significance, failures, ..first.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::tests::results;
+    use super::*;
+
+    #[test]
+    fn rows_keep_their_numbers_under_the_union_of_columns() {
+        let (ours, mut theirs) = (results(), results());
+        theirs.columns[0].name = "snow".into();
+        let both = combine(&[("a".into(), ours), ("b".into(), theirs)]).unwrap();
+        let names: Vec<&str> = both.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names, ["fog", "shot_noise", "snow"]);
+        assert_eq!(both.rows[3].label, "paint (b)");
+        assert_eq!(both.rows[3].by_domain, [None, Some(58.0), Some(70.0)]);
+        assert!(combine(&[]).is_none());
+    }
+}

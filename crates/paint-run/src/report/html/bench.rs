@@ -1,0 +1,287 @@
+//! The page of a benchmark: one file, no network, dark and light.
+
+use std::fmt::Write as _;
+
+use super::embed::{escape, png_uri};
+use super::plot::{Bar, Mark, Series, bars, colour, lines};
+use super::{CamShot, Shot, analysis, cam, chart, heat, memory};
+use crate::event::BatchDone;
+use crate::grid::{CellTiming, Results, Row};
+use crate::report::Comparison;
+
+const STYLE: &str = include_str!("bench.css");
+const SCRIPT: &str = include_str!("bench.js");
+
+/// What happened in one run of a row.
+#[derive(Debug, Clone)]
+pub struct Trace {
+    /// The row.
+    pub label: String,
+    /// Its batches.
+    pub batches: Vec<BatchDone>,
+    /// The keys of its memory at the end, with the numbers of their prompts.
+    pub keys: Vec<(u64, Vec<f32>)>,
+}
+
+/// Everything a page shows.
+#[derive(Debug, Clone, Copy)]
+pub struct BenchPage<'a> {
+    /// The table.
+    pub results: &'a Results,
+    /// Beside the paper.
+    pub comparisons: &'a [Comparison],
+    /// One run of each row, all of the same stream.
+    pub traces: &'a [Trace],
+    /// Images of the stream.
+    pub shots: &'a [Shot],
+    /// Where some of the rows looked, after the whole stream.
+    pub cams: &'a [CamShot],
+    /// Times; none to leave them out.
+    pub timings: &'a [CellTiming],
+    /// What has to be said first.
+    pub warnings: &'a [String],
+}
+
+/// A page in the making: sections and the links to them.
+struct Sections {
+    body: String,
+    links: String,
+}
+
+impl Sections {
+    fn add(&mut self, id: &str, title: &str, text: &str, content: &str) {
+        let (title, text) = (escape(title), escape(text));
+        let _ = write!(self.links, "<a href=\"#{id}\">{title}</a>");
+        let _ = write!(
+            self.body,
+            "<section id=\"{id}\"><h2>{title}</h2><p>{text}</p>{content}</section>"
+        );
+    }
+}
+
+/// The page.
+pub fn bench_page(page: &BenchPage<'_>) -> String {
+    let results = page.results;
+    let mut out = Sections { body: String::new(), links: String::new() };
+    out.add(
+        "domains",
+        "Accuracy by domain",
+        "Percent; the darker the better, the best of a column underlined. Means are over seeds and orders.",
+        &heat::heat_map(results),
+    );
+    out.add("rows", "Mean accuracy", BARS, &mean_bars(results, page.comparisons));
+    stream(page, &mut out);
+    forgetting(page, &mut out);
+    returns(results, &mut out);
+    cost(page, &mut out);
+    if results.significance.iter().any(|test| test.pairs > 1) {
+        out.add(
+            "significance",
+            "More than chance?",
+            SIGNIFICANCE,
+            &analysis::significance(results),
+        );
+    }
+    for comparison in page.comparisons {
+        let id = format!("paper-{}", comparison.reference.name);
+        let content = analysis::beside_the_paper(comparison);
+        out.add(&id, "Beside the paper", comparison.reference.what, &content);
+    }
+    if let Ok(maps) = cam::cam_table(page.cams)
+        && !page.cams.is_empty()
+    {
+        out.add("maps", "Activation maps", MAPS, &maps);
+    }
+    if !page.shots.is_empty() {
+        out.add(
+            "images",
+            "Images",
+            "The first image of each domain, as the model saw it.",
+            &shots(page.shots),
+        );
+    }
+    let protocol = results.protocol.to_toml().unwrap_or_default();
+    let protocol = format!(
+        "<p>Again with</p><pre>{}</pre><details open><summary>{} <code>{}</code></summary><pre>{}</pre></details>",
+        escape(&results.command),
+        escape(&results.protocol.name),
+        results.hash,
+        escape(&protocol)
+    );
+    out.add("protocol", "Protocol", "Everything that decided these numbers.", &protocol);
+    head(page, &out)
+}
+
+const BARS: &str = "The protocol's metric; whiskers are one standard deviation over runs, a dark tick is the paper's number.";
+const MAPS: &str = "Gradient-weighted attention for the predicted class, averaged over blocks, with the state at the end of the stream.";
+const SIGNIFICANCE: &str = "Paired t test over runs of the same seed and order, in points of accuracy: the last row against each other one.";
+
+fn head(page: &BenchPage<'_>, sections: &Sections) -> String {
+    let results = page.results;
+    let title = escape(&results.protocol.name);
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{title} {hash}</title><style>{STYLE}</style></head><body>\
+         <header><div><h1>{title}</h1><p>{}</p></div><button id=\"theme\" title=\"dark or light\">◐</button></header>\
+         <p class=\"facts\"><span>protocol <code>{hash}</code></span><span>weights {}</span><span>{} rows, {} runs each</span><span>paint {}</span></p>",
+        escape(&results.protocol.what),
+        escape(&results.protocol.model.tag),
+        results.rows.len(),
+        results.rows.iter().map(|row| row.accuracy.runs).max().unwrap_or(0),
+        escape(&results.version),
+        hash = results.hash,
+    );
+    for warning in page.warnings {
+        let _ = write!(html, "<div class=\"warning\">{}</div>", escape(warning));
+    }
+    for failure in &results.failures {
+        let _ = write!(
+            html,
+            "<div class=\"warning\"><b>{} (seed {}) failed</b>: {}</div>",
+            escape(&failure.label),
+            failure.seed,
+            escape(&failure.error)
+        );
+    }
+    let _ = writeln!(
+        html,
+        "<nav>{}</nav><main>{}</main><script>{SCRIPT}</script></body></html>",
+        sections.links, sections.body
+    );
+    html
+}
+
+fn mean_bars(results: &Results, comparisons: &[Comparison]) -> String {
+    let beside = |row: &Row| {
+        let rows = comparisons.iter().filter(|c| !c.reference.name.starts_with("antiforget"));
+        let mut rows = rows.flat_map(|comparison| &comparison.rows);
+        let vit =
+            |backbone: &Option<String>| backbone.as_deref().is_none_or(|b| b.starts_with("ViT"));
+        rows.find(|other| other.label == row.label && vit(&other.backbone)).map(|other| other.paper)
+    };
+    let bar = |(i, row): (usize, &Row)| Bar {
+        label: row.label.clone(),
+        colour: colour(i),
+        value: row.accuracy.mean,
+        spread: row.accuracy.std,
+        beside: beside(row),
+    };
+    bars("mean accuracy", &results.rows.iter().enumerate().map(bar).collect::<Vec<_>>())
+}
+
+/// Where visits begin in a stream of batches.
+fn marks(batches: &[BatchDone]) -> Vec<Mark> {
+    let mut marks: Vec<Mark> = Vec::new();
+    let mut last = None;
+    for (i, batch) in batches.iter().enumerate() {
+        if last != Some(batch.segment) {
+            marks.push(Mark { at: i as f64, name: batch.domain.clone() });
+        }
+        last = Some(batch.segment);
+    }
+    // A long stream has room for the first visit of each domain in a row only.
+    let mut before = String::new();
+    if marks.len() > 40 {
+        marks.retain(|mark| std::mem::replace(&mut before, mark.name.clone()) != mark.name);
+    }
+    if marks.len() > 40 {
+        marks.clear();
+    }
+    marks
+}
+
+fn stream(page: &BenchPage<'_>, out: &mut Sections) {
+    let row = |label: &str| page.results.rows.iter().position(|row| row.label == label);
+    let series: Vec<Series> = page
+        .traces
+        .iter()
+        .filter_map(|trace| {
+            let points = trace.batches.iter().enumerate();
+            let points = points.filter_map(|(i, batch)| Some((i as f64, batch.running_accuracy?)));
+            let colour = colour(row(&trace.label)?);
+            Some(Series {
+                label: trace.label.clone(),
+                colour,
+                dashed: false,
+                points: points.collect(),
+            })
+        })
+        .collect();
+    if let Some(first) = page.traces.first().filter(|trace| trace.batches.len() > 1) {
+        let text = "Over all images so far, batch by batch: the first seed and order.";
+        let svg = lines("running accuracy", &series, &marks(&first.batches));
+        out.add("stream", "Running accuracy", text, &svg);
+    }
+    let prompted = |trace: &&Trace| trace.batches.iter().any(|batch| batch.prompt.is_some());
+    let mut html = String::new();
+    for trace in page.traces.iter().filter(prompted).take(3) {
+        let _ = write!(html, "<h3>{}</h3>", escape(&trace.label));
+        html.push_str(&chart::prompts(&trace.batches));
+        if trace.keys.len() > 1 && trace.keys.len() <= 64 {
+            html.push_str("<p>Cosine similarity of the keys at the end.</p>");
+            html.push_str(&memory::key_similarity(&trace.keys));
+        }
+    }
+    if !html.is_empty() {
+        let text = "One cell a batch, one line a prompt; a ring marks the batch it was made for.";
+        out.add("prompts", "Prompts", text, &html);
+    }
+}
+
+fn forgetting(page: &BenchPage<'_>, out: &mut Sections) {
+    let of = |name: &str| page.comparisons.iter().find(|c| c.reference.name == name);
+    let results = page.results;
+    let clean = analysis::forgetting(results, of("antiforget"), "clean accuracy", |g| g.clean);
+    let previous = of("antiforget-previous");
+    let previous = analysis::forgetting(results, previous, "domains so far", |g| g.previous);
+    if clean.is_none() && previous.is_none() {
+        return;
+    }
+    let mut html = clean.unwrap_or_default();
+    if let Some(previous) = previous {
+        html.push_str("<h3>Domains visited so far</h3>");
+        html.push_str(&previous);
+    }
+    html.push_str(&analysis::forgetting_table(results));
+    let text = "Clean source images after each domain, predicted with the state of that moment; broken lines are the paper's.";
+    out.add("forgetting", "Forgetting", text, &html);
+}
+
+fn returns(results: &Results, out: &mut Sections) {
+    let rounds = |row: &Row| -> Vec<(String, f64)> {
+        row.by_round.iter().enumerate().map(|(i, v)| (format!("round {}", i + 1), *v)).collect()
+    };
+    if let Some(svg) = analysis::steps(results, "accuracy by round", rounds) {
+        let text = "Mean accuracy of each round of the same domains: what was learnt should be there at once.";
+        out.add("rounds", "When domains return", text, &svg);
+    }
+    let severities = |row: &Row| -> Vec<(String, f64)> {
+        row.by_severity.iter().map(|(s, value)| (format!("severity {s}"), *value)).collect()
+    };
+    if let Some(svg) = analysis::steps(results, "accuracy by severity", severities) {
+        out.add("severities", "By severity", "Mean accuracy over all visits of a severity.", &svg);
+    }
+}
+
+fn cost(page: &BenchPage<'_>, out: &mut Sections) {
+    let mut html = analysis::cost_scatter(page.results, page.timings).unwrap_or_default();
+    html.push_str("<div class=\"wide\">");
+    html.push_str(&analysis::cost_table(page.results, page.timings));
+    html.push_str("</div>");
+    let text = "Forward and backward passes an image asks for, numbers that train, calibration, and the prompts that were found again.";
+    out.add("cost", "Cost and calibration", text, &html);
+}
+
+fn shots(shots: &[Shot]) -> String {
+    let mut html = String::from("<div class=\"shots\">");
+    for shot in shots {
+        let _ = write!(
+            html,
+            "<figure><img alt=\"{0}\" src=\"{1}\"><figcaption>{0}<br><span>{2}</span></figcaption></figure>",
+            escape(&shot.domain),
+            png_uri(&shot.image),
+            escape(&shot.truth)
+        );
+    }
+    html + "</div>"
+}

@@ -1,0 +1,244 @@
+//! The paper's tables and figures as benchmarks: which protocol, which rows.
+//!
+//! With the user's data a target runs its full protocol; without, the same rows over the embedded images, small but
+//! complete.
+
+use paint_methods::{METHODS, SourceNeed};
+use toml::{Table, Value};
+
+use crate::grid::Variant;
+use crate::protocol::Protocol;
+use crate::{Error, Result, probe};
+
+/// A table or figure that can be built.
+pub struct Target {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub what: &'static str,
+    /// The protocol for the user's data.
+    pub full: &'static str,
+    /// The protocol of the small version.
+    pub small: &'static str,
+    /// Images of a visit in the small version.
+    pub small_limit: usize,
+    /// The tables and figures of the paper it stands beside.
+    pub references: &'static [&'static str],
+    /// Its rows.
+    pub variants: fn(&Protocol) -> Vec<Variant>,
+    adjust: fn(&mut Protocol),
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "table1",
+        what: "every method on CIFAR-10-C",
+        full: "cifar10-c",
+        small: "embedded",
+        small_limit: 50,
+        references: &["table1"],
+        variants: every_method,
+        adjust: |_| {},
+    },
+    Target {
+        name: "table2",
+        what: "every method on ImageNet-C",
+        full: "imagenet-c-5k",
+        small: "embedded",
+        small_limit: 50,
+        references: &["table2"],
+        variants: every_method,
+        adjust: |_| {},
+    },
+    Target {
+        name: "table3",
+        what: "every method on ImageNet-R",
+        full: "imagenet-r",
+        small: "embedded",
+        small_limit: 50,
+        references: &["table3"],
+        variants: every_method,
+        adjust: |_| {},
+    },
+    Target {
+        name: "gradual",
+        what: "Source, CoTTA and PAINT where severities rise and fall",
+        full: "cifar10-c-gradual",
+        small: "embedded-gradual",
+        small_limit: 20,
+        references: &["gradual"],
+        variants: |_| ["source", "cotta", "paint"].map(Variant::plain).into(),
+        adjust: |_| {},
+    },
+    Target {
+        name: "ablation",
+        what: "PAINT without some of its parts",
+        full: "imagenet-c-5k",
+        small: "embedded",
+        small_limit: 50,
+        references: &["ablation"],
+        variants: |_| {
+            vec![
+                paint("L_ent + P_s + F_blocks", &[("diversity_weight", 0.0), ("beta", 0.0)]),
+                paint("L_mi + P_s + F_blocks", &[("beta", 0.0)]),
+                paint("L_mi + L_ic + F_blocks", &[("prompt_length", 0.0)]),
+                paint("L_mi + L_ic + P_s", &[("blocks", 0.0)]),
+                paint("L_mi + L_ic + P_s + F_blocks", &[]),
+            ]
+        },
+        adjust: |_| {},
+    },
+    Target {
+        name: "beta",
+        what: "the weight of the consistency loss",
+        full: "imagenet-c-5k",
+        small: "embedded",
+        small_limit: 50,
+        references: &["beta"],
+        variants: |_| sweep("beta", &["0.01", "0.1", "1", "10", "100"]),
+        adjust: |_| {},
+    },
+    Target {
+        name: "matching",
+        what: "prompts found by likeness against the true domains",
+        full: "imagenet-c-5k",
+        small: "embedded",
+        small_limit: 100,
+        references: &["matching"],
+        variants: |_| {
+            let oracle = Table::from_iter([("oracle".to_owned(), Value::Boolean(true))]);
+            vec![paint("PAINT-Query", &[]), Variant::with("PAINT-Oracle", "paint", oracle)]
+        },
+        adjust: |_| {},
+    },
+    Target {
+        name: "prompt-length",
+        what: "tokens in a prompt",
+        full: "imagenet-c-5k",
+        small: "embedded",
+        small_limit: 50,
+        references: &["prompt-length"],
+        variants: |_| sweep("prompt_length", &["0", "2", "4", "8", "16", "32", "64"]),
+        adjust: |_| {},
+    },
+    Target {
+        name: "thresholds",
+        what: "the thresholds of allocation and confidence",
+        full: "imagenet-c-5k",
+        small: "embedded",
+        small_limit: 50,
+        references: &["thresholds"],
+        variants: |_| [sweep("eta", &TENTHS), sweep("phi", &TENTHS)].concat(),
+        adjust: |_| {},
+    },
+    Target {
+        name: "antiforget",
+        what: "clean accuracy, and that of the domains so far, after each domain",
+        full: "cifar10-c",
+        small: "embedded",
+        small_limit: 100,
+        references: &["antiforget", "antiforget-previous"],
+        variants: |_| ["source", "tent", "cotta", "paint"].map(Variant::plain).into(),
+        adjust: |protocol| {
+            let images = protocol.scenario.limit.unwrap_or(1000).min(1000);
+            let data = protocol.probe.take().and_then(|probe| probe.data);
+            protocol.probe = Some(probe::Config { clean: images, previous: images, data });
+        },
+    },
+    Target {
+        name: "antiforget-interleaved",
+        what: "clean images after each domain as visits of their own, adaptation left on",
+        full: "cifar10-c",
+        small: "embedded",
+        small_limit: 100,
+        references: &[],
+        variants: |_| ["source", "tent", "cotta", "paint"].map(Variant::plain).into(),
+        adjust: Protocol::interleave_clean,
+    },
+];
+
+const TENTHS: [&str; 10] = ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"];
+
+/// Every method that a protocol can serve: those that look at source images only where it has some.
+pub fn every_method(protocol: &Protocol) -> Vec<Variant> {
+    let served = |need: SourceNeed| need == SourceNeed::None || protocol.source.is_some();
+    let rows = METHODS.iter().filter(|entry| served(entry.needs_source));
+    rows.map(|entry| Variant::plain(entry.name)).collect()
+}
+
+fn paint(label: &str, settings: &[(&str, f64)]) -> Variant {
+    let value = |number: f64| {
+        if number.fract() == 0.0 { Value::Integer(number as i64) } else { Value::Float(number) }
+    };
+    // Weights are floats and counts are integers in the settings; both are written as numbers here.
+    let entry = |(key, number): &(&str, f64)| {
+        let float = ["beta", "diversity_weight"].contains(key);
+        ((*key).to_owned(), if float { Value::Float(*number) } else { value(*number) })
+    };
+    Variant::with(label, "paint", settings.iter().map(entry).collect())
+}
+
+/// PAINT with one setting at several values.
+fn sweep(key: &str, values: &[&str]) -> Vec<Variant> {
+    let row = |text: &&str| {
+        let float = key != "prompt_length";
+        let value = match text.parse() {
+            Ok(number) if float => Value::Float(number),
+            _ => Value::Integer(text.parse().unwrap_or_default()),
+        };
+        let settings = Table::from_iter([(key.to_owned(), value)]);
+        Variant::with(&format!("{key}={text}"), "paint", settings)
+    };
+    values.iter().map(row).collect()
+}
+
+impl Target {
+    /// The target of this name.
+    pub fn find(name: &str) -> Result<&'static Self> {
+        TARGETS.iter().find(|target| target.name == name).ok_or_else(|| {
+            let known: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+            let known = known.join(", ");
+            Error::config(format!("reproduce: expected one of {known}, got {name:?}"))
+        })
+    }
+
+    /// What the target asks of a protocol whose number of images is settled.
+    pub fn adjust(&self, protocol: &mut Protocol) {
+        (self.adjust)(protocol);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::built_in;
+    use crate::reference::reference;
+
+    #[test]
+    fn every_target_has_its_protocols_and_rows_that_build() {
+        for target in TARGETS {
+            assert!(built_in(target.full).is_some() && built_in(target.small).is_some());
+            let protocol = Protocol::find(target.small).unwrap();
+            for variant in (target.variants)(&protocol) {
+                let entry = paint_methods::by_name(&variant.method).unwrap();
+                entry.resolve(&variant.settings).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_called_as_the_papers() {
+        for name in ["ablation", "beta", "matching", "prompt-length", "thresholds"] {
+            let target = Target::find(name).unwrap();
+            let protocol = Protocol::find(target.small).unwrap();
+            let ours = (target.variants)(&protocol).into_iter();
+            let mut ours: Vec<String> = ours.map(|v| v.label).collect();
+            let mut theirs: Vec<String> =
+                reference(name).unwrap().rows.into_iter().map(|row| row.label).collect();
+            ours.sort();
+            theirs.sort();
+            assert_eq!(ours, theirs, "{name}");
+        }
+    }
+}
