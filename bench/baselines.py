@@ -122,7 +122,7 @@ def table(args):
         for i, folder in enumerate(rows):
             summary = json.loads((folder / "summary.json").read_text())
             if i == 0:
-                names = [d["name"] for d in summary["domains"]]
+                names = [d["name"].split("_")[0] for d in summary["domains"]]
                 head = ["", *names, "mean", "ms a batch", "MiB", "trained", "source data"]
                 print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
             name, _, factor = folder.name.partition("@")
