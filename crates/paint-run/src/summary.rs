@@ -130,10 +130,13 @@ impl Cost {
         let (mut trainable, state) = (0, method.save()?);
         for name in method.trainable() {
             let model = method.model().map(paint_nn::backbone::Backbone::params);
-            trainable += match model.and_then(|params| Some(&params[params.id(&name).ok()?])) {
-                Some(param) => param.elem_count(),
-                None => state.tensors.get(&name).map_or(0, Tensor::elem_count),
+            // Pixel prompts and projectors hang beside the network, under their own name in the state.
+            let beside = || {
+                let (part, rest) = name.split_once('.')?;
+                state.tensors.get(&format!("{part}/params/{rest}"))
             };
+            let own = model.and_then(|params| Some(&params[params.id(&name).ok()?]));
+            trainable += own.or_else(beside).map_or(0, Tensor::elem_count);
         }
         let prompts = state.part("memory").tensors;
         let prompts = prompts.iter().filter(|(name, _)| name.ends_with("/prompt"));

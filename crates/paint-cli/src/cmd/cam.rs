@@ -152,12 +152,7 @@ fn add(args: &Args, experiment: &Experiment, shots: &mut Vec<CamShot>) -> anyhow
         let seen = look(experiment, &mut *method, *at, args.class)?;
         let (sample, map) = seen.context("the network has no attention to look at")?;
         if shots.len() <= i {
-            shots.push(CamShot {
-                domain: experiment.dataset.domains()[at.domain].name.clone(),
-                image: sample.image,
-                truth: sample.label.map(|label| class_name(info, label)),
-                maps: Vec::new(),
-            });
+            shots.push(CamShot::new(experiment, *at, sample));
         }
         let (label, said) =
             (experiment.config.method.name.clone(), class_name(info, map.predicted));

@@ -171,12 +171,7 @@ fn cams(grid: &Grid, results: &Results) -> Result<Vec<CamShot>> {
                 return Ok(Vec::new());
             };
             if shots.len() <= i {
-                shots.push(CamShot {
-                    domain: experiment.dataset.domains()[at.domain].name.clone(),
-                    image: sample.image,
-                    truth: sample.label.map(|label| class_name(info, label)),
-                    maps: Vec::new(),
-                });
+                shots.push(CamShot::new(&experiment, at, sample));
             }
             let said = class_name(info, map.predicted);
             shots[i].maps.push(CamMap { label: row.label.clone(), map, said });

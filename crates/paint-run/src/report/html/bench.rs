@@ -123,11 +123,11 @@ fn head(page: &BenchPage<'_>, sections: &Sections) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{title} {hash}</title><style>{STYLE}</style></head><body>\
          <header><div><h1>{title}</h1><p>{}</p></div><button id=\"theme\" title=\"dark or light\">◐</button></header>\
-         <p class=\"facts\"><span>protocol <code>{hash}</code></span><span>weights {}</span><span>{} rows, {} runs each</span><span>paint {}</span></p>",
+         <p class=\"facts\"><span>protocol <code>{hash}</code></span><span>weights {}</span><span>{} rows, {}</span><span>paint {}</span></p>",
         escape(&results.protocol.what),
         escape(&results.protocol.model.tag),
         results.rows.len(),
-        results.rows.iter().map(|row| row.accuracy.runs).max().unwrap_or(0),
+        runs(results),
         escape(&results.version),
         hash = results.hash,
     );
@@ -149,6 +149,13 @@ fn head(page: &BenchPage<'_>, sections: &Sections) -> String {
         sections.links, sections.body
     );
     html
+}
+
+fn runs(results: &Results) -> String {
+    match results.rows.iter().map(|row| row.accuracy.runs).max().unwrap_or(0) {
+        1 => "one run each".into(),
+        runs => format!("{runs} runs each"),
+    }
 }
 
 fn mean_bars(results: &Results, comparisons: &[Comparison]) -> String {

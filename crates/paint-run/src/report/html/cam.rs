@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use paint_data::Image;
+use paint_data::{Image, Sample, SampleRef};
 
 use super::embed::{escape, png_uri};
-use crate::Result;
 use crate::cam::ActivationMap;
+use crate::report::class_name;
+use crate::{Experiment, Result};
 
 /// One image, and where each method looked.
 #[derive(Debug, Clone)]
@@ -19,6 +20,19 @@ pub struct CamShot {
     pub truth: Option<String>,
     /// By method.
     pub maps: Vec<CamMap>,
+}
+
+impl CamShot {
+    /// An image of an experiment that nobody has looked at yet.
+    pub fn new(experiment: &Experiment, at: SampleRef, sample: Sample) -> Self {
+        let info = experiment.dataset.info();
+        Self {
+            domain: experiment.dataset.domains()[at.domain].name.clone(),
+            image: sample.image,
+            truth: sample.label.map(|label| class_name(info, label)),
+            maps: Vec::new(),
+        }
+    }
 }
 
 /// Where one method looked.

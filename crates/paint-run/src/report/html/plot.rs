@@ -162,7 +162,7 @@ fn apart(mut ends: Vec<(&Series, f64)>) -> Vec<(&Series, f64)> {
     for i in 1..ends.len() {
         ends[i].1 = ends[i].1.max(ends[i - 1].1 + APART);
     }
-    let beyond = ends.last().map_or(0.0, |end| (end.1 - (TOP + PLOT + FOOT - 6.0)).max(0.0));
+    let beyond = ends.last().map_or(0.0, |end| (end.1 - (TOP + PLOT)).max(0.0));
     ends.iter_mut().for_each(|end| end.1 -= beyond);
     ends
 }
