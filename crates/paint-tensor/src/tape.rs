@@ -205,8 +205,6 @@ mod tests {
 
     #[test]
     fn backward_frees_what_the_forward_kept() {
-        let x = vector(&[1.0, 2.0]).variable();
-        let kept = Arc::new(());
         struct Holder(Arc<()>, Link);
         impl Rule for Holder {
             fn backward(&self, grad: Tensor, sink: &mut Sink) -> Result<()> {
@@ -214,6 +212,8 @@ mod tests {
                 sink.add_to(&self.1, || Ok(grad))
             }
         }
+        let x = vector(&[1.0, 2.0]).variable();
+        let kept = Arc::new(());
         let storage = x.storage().clone();
         let y = x
             .derived(vec![2], storage, &[x.link()], || Holder(Arc::clone(&kept), x.link().clone()));
