@@ -40,14 +40,22 @@ fn rows(buffer: &Buffer, start: usize, row: usize) -> Arg {
     Arg::Rows([buffer.address_of(start), row as u64])
 }
 
-fn grid(attention: &Attention, len: usize, tiles: usize) -> Grid {
-    let width = attention.head_dim.next_multiple_of(16);
-    // Bounds the tiles of both element sizes, each with its padding.
-    let shared = (tiles * TILE * (width + 4) * 4) as u32;
+/// Shared memory of a block with `own` tiles of its own and the pairs it walks over: two in bf16, one in f32.
+fn shared(head: usize, kind: Kind, own: usize) -> u32 {
+    let width = head.next_multiple_of(16);
+    let bytes = match kind {
+        Kind::Bf16 => (own + 4) * TILE * (width + 8) * 2,
+        Kind::F32 => (own + 2) * TILE * (width + 4) * 4,
+    };
+    bytes as u32
+}
+
+/// Blocks over `len` rows, each with `own` tiles of its own.
+fn grid(attention: &Attention, kind: Kind, len: usize, own: usize) -> Grid {
     Grid {
         blocks: [len.div_ceil(TILE), attention.heads, attention.batch],
         threads: [THREADS, 1],
-        shared,
+        shared: shared(attention.head_dim, kind, own),
     }
 }
 
@@ -73,9 +81,9 @@ impl Cuda {
         let source = Source { name: "attention", text: TEXT, defines };
         let cache = self.cache.as_deref();
         let image = source.image(self.gpu.properties.capability, cache)?;
-        let shared = (4 * TILE * (width + 4) * 4) as u32;
+        let most = shared(head, kind, 2);
         let kernels =
-            Arc::new(load(&self.gpu, &source, &image, &NAMES.map(str::to_owned), shared, cache)?);
+            Arc::new(load(&self.gpu, &source, &image, &NAMES.map(str::to_owned), most, cache)?);
         compiled.insert((head, kind), Arc::clone(&kernels));
         Ok(kernels)
     }
@@ -105,7 +113,7 @@ impl Cuda {
             Arg::Address(out.address()),
             Arg::Address(lse.address()),
         ];
-        let grid = grid(attention, attention.q_len, 3);
+        let grid = grid(attention, inputs.kind, attention.q_len, 1);
         self.gpu.launch(&inputs.kernels, "attention_forward", grid, &args)?;
         Ok((Storage::Cuda(out), Storage::Cuda(lse)))
     }
@@ -123,7 +131,7 @@ impl Cuda {
         let grad = self.aligned(&self.cast(on_gpu(saved.grad), inputs.kind)?)?;
         let count = attention.batch * attention.heads * attention.q_len;
         let delta = self.take_f32(count)?;
-        let delta_grid = Grid::new([count.div_ceil(8), 1, 1], [256, 1]);
+        let delta_grid = Grid::new([count.div_ceil(32), 1, 1], [256, 1]);
         let args = [
             shape(attention),
             Arg::Address(on_gpu(saved.out).address()),
@@ -142,11 +150,11 @@ impl Cuda {
             Arg::Address(delta.address()),
         ];
         let queries = [&read[..], &[Arg::Address(dq.address()), Arg::I64(dq_row as i64)]].concat();
-        let over_queries = grid(attention, attention.q_len, 4);
+        let over_queries = grid(attention, inputs.kind, attention.q_len, 2);
         self.gpu.launch(&inputs.kernels, "attention_backward_queries", over_queries, &queries)?;
         let to = [dk, dv].map(|start| Arg::Address(dkv.address_of(start)));
         let keys = [&read[..], &to, &[Arg::I64(dkv_row as i64)]].concat();
-        let over_keys = grid(attention, attention.kv_len, 4);
+        let over_keys = grid(attention, inputs.kind, attention.kv_len, 2);
         self.gpu.launch(&inputs.kernels, "attention_backward_keys", over_keys, &keys)
     }
 

@@ -2,7 +2,7 @@
 
 use super::buffer::{Buffer, Kind};
 use super::driver::Arg;
-use super::matmul::{Addresses, Layout, Problem};
+use super::matmul::{Addresses, Layout, Place, Problem};
 use super::{Cuda, on_gpu};
 use crate::backend::{Binary, Epilogue, Gemm, Matrix, Precision, Storage, Update};
 use crate::{Error, Result};
@@ -77,7 +77,8 @@ impl Cuda {
                 alignment: at.alignment(),
             };
             self.gpu.enter()?;
-            self.products.queue(&problem, at, self.workspace.address(), self.gpu.stream())?;
+            let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
+            self.products.queue(&problem, at, place)?;
         }
         let Some(slope) = gelu else { return Ok((Storage::Cuda(out), None)) };
         let slope = slope.then(|| self.take(out.len(), output)).transpose()?;

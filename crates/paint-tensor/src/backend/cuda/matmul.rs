@@ -1,7 +1,8 @@
 //! Matrix products by cuBLASLt.
 //!
 //! The library thinks in columns: our row-major `C = A B` is its `Cᵀ = Bᵀ Aᵀ`, with no data moved. How a product is
-//! done is looked up once for each shape and layout and kept.
+//! done is looked up once for each shape and layout and kept; of large products the library's best guesses are timed, and
+//! a later guess must win clearly, so that two runs choose alike.
 #![expect(unsafe_code, reason = "every call into cuBLASLt is a foreign function")]
 
 use std::collections::HashMap;
@@ -10,13 +11,21 @@ use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
-use cudarc::driver::sys::CUstream;
+use cudarc::driver::result::{DriverError, event};
+use cudarc::driver::sys::{CUevent_flags, CUstream};
 
 use super::buffer::Kind;
 use crate::{Error, Result};
 
 /// Bytes of scratch memory for the library: what NVIDIA advises for Hopper.
 pub(super) const WORKSPACE: usize = 32 << 20;
+
+/// Guesses of the library that are timed for a large product.
+const GUESSES: usize = 6;
+/// Operations from which a product is worth timing.
+const LARGE: f64 = 4e9;
+/// A later guess must take less than this part of the time of an earlier one.
+const CLEARLY: f32 = 0.97;
 
 /// One operand: memory whose rows are `pitch` apart, read as it lies or transposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,7 +76,15 @@ impl Addresses {
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
+    /// The best guess first, until they are timed and one is left.
+    algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
+}
+
+/// Where a product's scratch memory is, and the stream it runs on.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) workspace: u64,
+    pub(super) stream: CUstream,
 }
 
 /// The library and the plans made so far.
@@ -103,21 +120,49 @@ impl Products {
     }
 
     /// Queues `out = A B (+ bias) (+ residual)`.
-    pub(super) fn queue(
-        &self,
-        problem: &Problem,
-        at: Addresses,
-        workspace: u64,
-        stream: CUstream,
-    ) -> Result<()> {
+    pub(super) fn queue(&self, problem: &Problem, at: Addresses, place: Place) -> Result<()> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if !plans.contains_key(problem) {
-            plans.insert(*problem, self.plan(problem).map_err(failed(problem))?);
+            let mut plan = self.plan(problem).map_err(failed(problem))?;
+            if plan.algorithms.len() > 1 {
+                plan.algorithms = vec![self.fastest(&plan, at, place).map_err(failed(problem))?];
+            }
+            plans.insert(*problem, plan);
         }
         let plan = &plans[problem];
+        self.run(plan, &plan.algorithms[0], at, place).map_err(failed(problem))
+    }
+
+    /// The algorithm that takes the least time on these very operands.
+    fn fastest(
+        &self,
+        plan: &Plan,
+        at: Addresses,
+        place: Place,
+    ) -> std::result::Result<sys::cublasLtMatmulAlgo_t, result::CublasError> {
+        let mut best = (f32::INFINITY, plan.algorithms[0]);
+        for algorithm in &plan.algorithms {
+            self.run(plan, algorithm, at, place)?;
+            let time = elapsed(place.stream, || {
+                (0..3).try_for_each(|_| self.run(plan, algorithm, at, place))
+            })?;
+            if time < best.0 * CLEARLY {
+                best = (time, *algorithm);
+            }
+        }
+        Ok(best.1)
+    }
+
+    fn run(
+        &self,
+        plan: &Plan,
+        algorithm: &sys::cublasLtMatmulAlgo_t,
+        at: Addresses,
+        place: Place,
+    ) -> std::result::Result<(), result::CublasError> {
         if let Some(bias) = at.bias {
             let attribute = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
-            describe(plan.description, attribute, &bias).map_err(failed(problem))?;
+            describe(plan.description, attribute, &bias)?;
         }
         let (alpha, beta) = (1.0_f32, if at.residual.is_some() { 1.0_f32 } else { 0.0 });
         let pointer = |address: u64| address as *const c_void;
@@ -138,13 +183,12 @@ impl Products {
                 c,
                 at.out as *mut c_void,
                 c,
-                &raw const plan.algorithm,
-                workspace as *mut c_void,
+                algorithm,
+                place.workspace as *mut c_void,
                 WORKSPACE,
-                stream.cast(),
+                place.stream.cast(),
             )
         }
-        .map_err(failed(problem))
     }
 
     fn plan(&self, problem: &Problem) -> std::result::Result<Plan, result::CublasError> {
@@ -209,13 +253,59 @@ impl Products {
         ] {
             prefer(preference, alignment, &problem.alignment)?;
         }
-        // SAFETY: all descriptors were made above.
+        let operations = 2.0 * (batches * m) as f64 * (n * k) as f64;
+        let wanted = if operations < LARGE { 1 } else { GUESSES };
+        // SAFETY: the structure holds plain numbers, for which zero is a value.
+        let mut guesses: [sys::cublasLtMatmulHeuristicResult_t; GUESSES] =
+            unsafe { std::mem::zeroed() };
+        let mut count = 0;
+        // SAFETY: all descriptors were made above; the array has room for `wanted` guesses.
         let found = unsafe {
-            result::get_matmul_algo_heuristic(self.handle, description, b, a, c, c, preference)
+            sys::cublasLtMatmulAlgoGetHeuristic(
+                self.handle,
+                description,
+                b,
+                a,
+                c,
+                c,
+                preference,
+                wanted as i32,
+                guesses.as_mut_ptr(),
+                &raw mut count,
+            )
         };
         // SAFETY: made above, not used again.
         unsafe { result::destroy_matmul_pref(preference) }?;
-        Ok(Plan { description, layouts: [a, b, c], algorithm: found?.algo })
+        found.result()?;
+        let usable =
+            guesses.iter().take(count as usize).filter(|guess| guess.state.result().is_ok());
+        let algorithms: Vec<_> = usable.map(|guess| guess.algo).collect();
+        if algorithms.is_empty() {
+            return Err(result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
+        }
+        Ok(Plan { description, layouts: [a, b, c], algorithms })
+    }
+}
+
+/// Milliseconds that the GPU takes for what `work` queues.
+fn elapsed(
+    stream: CUstream,
+    work: impl FnOnce() -> std::result::Result<(), result::CublasError>,
+) -> std::result::Result<f32, result::CublasError> {
+    let execution =
+        |_: DriverError| result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_EXECUTION_FAILED);
+    let event = || event::create(CUevent_flags::CU_EVENT_DEFAULT).map_err(execution);
+    let (start, end) = (event()?, event()?);
+    // SAFETY: both events were made above and the stream lives as long as the backend.
+    unsafe {
+        event::record(start, stream).map_err(execution)?;
+        work()?;
+        event::record(end, stream).map_err(execution)?;
+        event::synchronize(end).map_err(execution)?;
+        let time = event::elapsed(start, end).map_err(execution)?;
+        event::destroy(start).map_err(execution)?;
+        event::destroy(end).map_err(execution)?;
+        Ok(time)
     }
 }
 

@@ -18,6 +18,7 @@ typedef float Element;
 #define PITCH (WIDTH + 4)
 #endif
 #define TILE 64
+#define STAGES (MODE == 0 ? 2 : 1)
 #define THREADS 128
 #define VECTOR (16 / (int)sizeof(Element))
 #define LOG2E 1.4426950408889634f
@@ -32,6 +33,8 @@ struct Shape {
     float scale;
 };
 
+__device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
 #if MODE == 0
 struct Left { u32 r[4]; };
 struct Right { u32 r[2]; };
@@ -42,8 +45,6 @@ __device__ __forceinline__ u32 pair(float low, float high) {
     return out;
 }
 
-__device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
-
 __device__ __forceinline__ Left load_left(const Element *tile, int row, int k) {
     int lane = threadIdx.x % 32;
     u32 at = shared_address(tile + (row + lane % 16) * PITCH + k + lane / 16 * 8);
@@ -53,22 +54,20 @@ __device__ __forceinline__ Left load_left(const Element *tile, int row, int k) {
     return a;
 }
 
-// B(k, n) = tile[n][k].
-__device__ __forceinline__ Right load_rows(const Element *tile, int n, int k) {
-    int lane = threadIdx.x % 16;
-    u32 at = shared_address(tile + (n + lane % 8) * PITCH + k + lane / 8 * 8);
-    Right b;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(b.r[0]), "=r"(b.r[1]) : "r"(at));
-    return b;
+// B(k, n) = tile[n][k], for columns n.. and n + 8..
+__device__ __forceinline__ void load_rows(Right b[2], const Element *tile, int n, int k) {
+    int lane = threadIdx.x % 32;
+    u32 at = shared_address(tile + (n + lane / 16 * 8 + lane % 8) * PITCH + k + lane / 8 % 2 * 8);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(b[0].r[0]), "=r"(b[0].r[1]), "=r"(b[1].r[0]), "=r"(b[1].r[1]) : "r"(at));
 }
 
-// B(k, n) = tile[k][n].
-__device__ __forceinline__ Right load_columns(const Element *tile, int k, int n) {
-    u32 at = shared_address(tile + (k + threadIdx.x % 16) * PITCH + n);
-    Right b;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(b.r[0]), "=r"(b.r[1]) : "r"(at));
-    return b;
+// B(k, n) = tile[k][n], for columns n.. and n + 8..
+__device__ __forceinline__ void load_columns(Right b[2], const Element *tile, int k, int n) {
+    int lane = threadIdx.x % 32;
+    u32 at = shared_address(tile + (k + lane % 16) * PITCH + n + lane / 16 * 8);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(b[0].r[0]), "=r"(b[0].r[1]), "=r"(b[1].r[0]), "=r"(b[1].r[1]) : "r"(at));
 }
 
 __device__ __forceinline__ Left left_of(const float acc[][4], int step) {
@@ -122,20 +121,22 @@ __device__ __forceinline__ Left load_left(const Element *tile, int row, int k) {
     return a;
 }
 
-__device__ __forceinline__ Right load_rows(const Element *tile, int n, int k) {
-    const float *at = tile + (n + GROUP) * PITCH + k + MEMBER;
-    Right b;
-    b.set(0, at[0]);
-    b.set(1, at[4]);
-    return b;
+__device__ __forceinline__ void load_rows(Right b[2], const Element *tile, int n, int k) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float *at = tile + (n + i * 8 + GROUP) * PITCH + k + MEMBER;
+        b[i].set(0, at[0]);
+        b[i].set(1, at[4]);
+    }
 }
 
-__device__ __forceinline__ Right load_columns(const Element *tile, int k, int n) {
-    const float *at = tile + (k + 2 * MEMBER) * PITCH + n + GROUP;
-    Right b;
-    b.set(0, at[0]);
-    b.set(1, at[PITCH]);
-    return b;
+__device__ __forceinline__ void load_columns(Right b[2], const Element *tile, int k, int n) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float *at = tile + (k + 2 * MEMBER) * PITCH + n + i * 8 + GROUP;
+        b[i].set(0, at[0]);
+        b[i].set(1, at[PITCH]);
+    }
 }
 
 __device__ __forceinline__ Left left_of(const float acc[][4], int step) {
@@ -162,44 +163,66 @@ __device__ __forceinline__ void multiply(float c[4], const Left &a, const Right 
 }
 #endif
 
-// Rows first.. of one head into a tile; what lies outside is zero.
+// Begins to copy rows first.. of one head into a tile; what lies outside is zero. `arrived` waits for it.
 __device__ __forceinline__ void load_tile(Element *tile, const Element *rows, i64 pitch, int first, int len) {
     const int packs = WIDTH / VECTOR;
     for (int i = threadIdx.x; i < TILE * packs; i += THREADS) {
         int row = i / packs, column = i % packs * VECTOR;
-        Pack<Element, VECTOR> p;
         const Element *from = rows + (first + row) * pitch + column;
+        Element *to = tile + row * PITCH + column;
 #if HEAD % 8 == 0
-        if (first + row < len && column < HEAD) {
-            p = *(const Pack<Element, VECTOR> *)from;
-        } else {
-            for (int j = 0; j < VECTOR; j++) p.v[j] = narrow<Element>(0.0f);
-        }
+        bool inside = first + row < len && column < HEAD;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                     "l"(inside ? from : rows), "r"(inside ? 16 : 0));
 #else
         for (int j = 0; j < VECTOR; j++)
-            p.v[j] = first + row < len && column + j < HEAD ? from[j] : narrow<Element>(0.0f);
+            to[j] = first + row < len && column + j < HEAD ? from[j] : narrow<Element>(0.0f);
 #endif
-        *(Pack<Element, VECTOR> *)(tile + row * PITCH + column) = p;
     }
 }
 
-// c[16, TILE] += left rows of a warp by the rows of `right`.
-__device__ __forceinline__ void scores(float c[TILE / 8][4], const Element *left, int row, const Element *right) {
+// Ends a group of copies.
+__device__ __forceinline__ void sent() { asm volatile("cp.async.commit_group;"); }
+
+// Waits for all groups but the last (`pending` = 1) or for all.
+template <int pending>
+__device__ __forceinline__ void arrived() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending));
+    __syncthreads();
+}
+
+// c[16, TILE] += left rows of a warp by the rows of `right`, of which `count` are not zero.
+__device__ __forceinline__ void scores(float c[TILE / 8][4], const Element *left, int row, const Element *right,
+                                       int count) {
 #pragma unroll
     for (int k = 0; k < WIDTH; k += DEPTH) {
         Left a = load_left(left, row, k);
 #pragma unroll
-        for (int j = 0; j < TILE / 8; j++) multiply(c[j], a, load_rows(right, j * 8, k));
+        for (int j = 0; j < TILE / 8; j += 4) {
+            if (j * 8 >= count) break;
+            Right b[4];
+            load_rows(b, right, j * 8, k);
+            load_rows(b + 2, right, j * 8 + 16, k);
+#pragma unroll
+            for (int i = 0; i < 4; i++) multiply(c[j + i], a, b[i]);
+        }
     }
 }
 
-// c[16, WIDTH] += weights[16, TILE] by `right` [TILE, WIDTH].
-__device__ __forceinline__ void combine(float c[WIDTH / 8][4], const float weights[TILE / 8][4], const Element *right) {
+// c[16, WIDTH] += weights[16, TILE] by `right` [TILE, WIDTH], of whose rows `count` are not zero.
+__device__ __forceinline__ void combine(float c[WIDTH / 8][4], const float weights[TILE / 8][4], const Element *right,
+                                        int count) {
 #pragma unroll
     for (int step = 0; step < TILE / DEPTH; step++) {
+        if (step * DEPTH >= count) break;
         Left a = left_of(weights, step);
 #pragma unroll
-        for (int j = 0; j < WIDTH / 8; j++) multiply(c[j], a, load_columns(right, step * DEPTH, j * 8));
+        for (int j = 0; j < WIDTH / 8; j += 2) {
+            Right b[2];
+            load_columns(b, right, step * DEPTH, j * 8);
+            multiply(c[j], a, b[0]);
+            multiply(c[j + 1], a, b[1]);
+        }
     }
 }
 
@@ -226,22 +249,49 @@ __device__ __forceinline__ void store(const float c[WIDTH / 8][4], Element *rows
 extern __shared__ __align__(16) unsigned char memory[];
 #define TILE_AT(i) ((Element *)memory + (i) * TILE * PITCH)
 
+// Walks over the other side in tiles: pair `stage` of tiles is worked on while the next pair arrives, where there is
+// room for two. The first arrival covers what the block began to load before.
+template <class Load, class Work>
+__device__ __forceinline__ void walk(int len, Load load, Work work) {
+    load(0, 0);
+    sent();
+    for (int at = 0, stage = 0; at < len; at += TILE, stage = (stage + 1) % STAGES) {
+        bool more = at + TILE < len;
+        if (STAGES == 2 && more) {
+            load(at + TILE, 1 - stage);
+            sent();
+            arrived<1>();
+        } else {
+            arrived<0>();
+        }
+        work(at, stage);
+        __syncthreads();
+        if (STAGES == 1 && more) {
+            load(at + TILE, 0);
+            sent();
+        }
+    }
+}
+
+#define LOAD_PAIR(a, b, len)                                                                                \
+    [&](int at, int stage) {                                                                                \
+        load_tile(TILE_AT(1 + 2 * stage), HEAD_OF(a, len), a.row, at, len);                                 \
+        load_tile(TILE_AT(2 + 2 * stage), HEAD_OF(b, len), b.row, at, len);                                 \
+    }
+
 extern "C" __global__ void __launch_bounds__(THREADS)
 attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse) {
-    Element *qs = TILE_AT(0), *ks = TILE_AT(1), *vs = TILE_AT(2);
+    Element *qs = TILE_AT(0);
     int first = blockIdx.x * TILE, warp_row = threadIdx.x / 32 * 16;
     load_tile(qs, HEAD_OF(q, shape.q_len), q.row, first, shape.q_len);
     float o[WIDTH / 8][4], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
     clear<WIDTH / 8>(o);
-    for (int at = 0; at < shape.kv_len; at += TILE) {
-        __syncthreads();
-        load_tile(ks, HEAD_OF(k, shape.kv_len), k.row, at, shape.kv_len);
-        load_tile(vs, HEAD_OF(v, shape.kv_len), v.row, at, shape.kv_len);
-        __syncthreads();
-        if (first + warp_row >= shape.q_len) continue;
+    walk(shape.kv_len, LOAD_PAIR(k, v, shape.kv_len), [&](int at, int stage) {
+        if (first + warp_row >= shape.q_len) return;
+        const Element *ks = TILE_AT(1 + 2 * stage), *vs = TILE_AT(2 + 2 * stage);
         float s[TILE / 8][4], best[2] = {top[0], top[1]};
         clear<TILE / 8>(s);
-        scores(s, qs, warp_row, ks);
+        scores(s, qs, warp_row, ks, shape.kv_len - at);
 #pragma unroll
         for (int j = 0; j < TILE / 8; j++)
             for (int i = 0; i < 4; i++) {
@@ -267,8 +317,8 @@ attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse)
                 s[j][i] = exp2f(s[j][i] - top[i / 2]);
                 sum[i / 2] += s[j][i];
             }
-        combine(o, s, vs);
-    }
+        combine(o, s, vs, shape.kv_len - at);
+    });
     for (int half = 0; half < 2; half++)
         for (int step = 1; step < 4; step *= 2) sum[half] += __shfl_xor_sync(~0u, sum[half], step);
     i64 width = (i64)shape.heads * HEAD;
@@ -283,17 +333,16 @@ attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse)
         }
 }
 
-// Σ dO O of each row and head, [B, h, M]: one warp each.
+// Σ dO O of each row and head, [B, h, M]: 8 lanes each, neighbours in memory side by side.
 extern "C" __global__ void attention_delta(Shape shape, const Element *out, const Element *grad, float *delta, i64 n) {
-    i64 row = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    int lane = threadIdx.x % 32;
-    if (row >= n) return;
-    i64 m = row % shape.q_len, head = row / shape.q_len % shape.heads, image = row / shape.q_len / shape.heads;
-    i64 at = ((image * shape.q_len + m) * shape.heads + head) * HEAD;
+    i64 row = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 8;
+    int lane = threadIdx.x % 8;
     float sum = 0.0f;
-    for (int i = lane; i < HEAD; i += 32) sum += widen(out[at + i]) * widen(grad[at + i]);
-    sum = warp_sum(sum);
-    if (lane == 0) delta[row] = sum;
+    if (row < n)
+        for (int i = lane; i < HEAD; i += 8) sum += widen(out[row * HEAD + i]) * widen(grad[row * HEAD + i]);
+    for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    i64 head = row % shape.heads, m = row / shape.heads % shape.q_len, image = row / shape.heads / shape.q_len;
+    if (lane == 0 && row < n) delta[(image * shape.heads + head) * shape.q_len + m] = sum;
 }
 
 #define STATISTICS_OF(x) ((x) + ((i64)blockIdx.z * shape.heads + blockIdx.y) * shape.q_len)
@@ -302,7 +351,7 @@ extern "C" __global__ void attention_delta(Shape shape, const Element *out, cons
 extern "C" __global__ void __launch_bounds__(THREADS)
 attention_backward_queries(Shape shape, Rows q, Rows k, Rows v, Rows grad, const float *lse, const float *delta,
                            Element *dq, i64 dq_row) {
-    Element *qs = TILE_AT(0), *gs = TILE_AT(1), *ks = TILE_AT(2), *vs = TILE_AT(3);
+    Element *qs = TILE_AT(0), *gs = TILE_AT(1 + 2 * STAGES);
     int first = blockIdx.x * TILE, warp_row = threadIdx.x / 32 * 16;
     load_tile(qs, HEAD_OF(q, shape.q_len), q.row, first, shape.q_len);
     load_tile(gs, HEAD_OF(grad, shape.q_len), grad.row, first, shape.q_len);
@@ -313,17 +362,14 @@ attention_backward_queries(Shape shape, Rows q, Rows k, Rows v, Rows grad, const
         d[half] = row < shape.q_len ? STATISTICS_OF(delta)[row] : 0.0f;
     }
     clear<WIDTH / 8>(sum);
-    for (int at = 0; at < shape.kv_len; at += TILE) {
-        __syncthreads();
-        load_tile(ks, HEAD_OF(k, shape.kv_len), k.row, at, shape.kv_len);
-        load_tile(vs, HEAD_OF(v, shape.kv_len), v.row, at, shape.kv_len);
-        __syncthreads();
-        if (first + warp_row >= shape.q_len) continue;
+    walk(shape.kv_len, LOAD_PAIR(k, v, shape.kv_len), [&](int at, int stage) {
+        if (first + warp_row >= shape.q_len) return;
+        const Element *ks = TILE_AT(1 + 2 * stage), *vs = TILE_AT(2 + 2 * stage);
         float s[TILE / 8][4], dp[TILE / 8][4];
         clear<TILE / 8>(s);
         clear<TILE / 8>(dp);
-        scores(s, qs, warp_row, ks);
-        scores(dp, gs, warp_row, vs);
+        scores(s, qs, warp_row, ks, shape.kv_len - at);
+        scores(dp, gs, warp_row, vs, shape.kv_len - at);
 #pragma unroll
         for (int j = 0; j < TILE / 8; j++)
             for (int i = 0; i < 4; i++) {
@@ -331,8 +377,8 @@ attention_backward_queries(Shape shape, Rows q, Rows k, Rows v, Rows grad, const
                 float p = column < shape.kv_len ? exp2f(s[j][i] * shape.scale * LOG2E - l[i / 2]) : 0.0f;
                 s[j][i] = p * (dp[j][i] - d[i / 2]);
             }
-        combine(sum, s, ks);
-    }
+        combine(sum, s, ks, shape.kv_len - at);
+    });
     store(sum, dq + (i64)blockIdx.z * shape.q_len * dq_row + blockIdx.y * HEAD, dq_row, first + warp_row, shape.q_len,
           shape.scale, shape.scale);
 }
@@ -341,40 +387,34 @@ attention_backward_queries(Shape shape, Rows q, Rows k, Rows v, Rows grad, const
 extern "C" __global__ void __launch_bounds__(THREADS)
 attention_backward_keys(Shape shape, Rows q, Rows k, Rows v, Rows grad, const float *lse, const float *delta,
                         Element *dk, Element *dv, i64 dkv_row) {
-    Element *qs = TILE_AT(0), *gs = TILE_AT(1), *ks = TILE_AT(2), *vs = TILE_AT(3);
-    __shared__ float l[TILE], d[TILE];
+    Element *ks = TILE_AT(0), *vs = TILE_AT(1 + 2 * STAGES);
     int first = blockIdx.x * TILE, warp_row = threadIdx.x / 32 * 16;
     load_tile(ks, HEAD_OF(k, shape.kv_len), k.row, first, shape.kv_len);
     load_tile(vs, HEAD_OF(v, shape.kv_len), v.row, first, shape.kv_len);
     float key[WIDTH / 8][4], value[WIDTH / 8][4];
     clear<WIDTH / 8>(key);
     clear<WIDTH / 8>(value);
-    for (int at = 0; at < shape.q_len; at += TILE) {
-        __syncthreads();
-        load_tile(qs, HEAD_OF(q, shape.q_len), q.row, at, shape.q_len);
-        load_tile(gs, HEAD_OF(grad, shape.q_len), grad.row, at, shape.q_len);
-        if (threadIdx.x < TILE) {
-            int row = at + threadIdx.x;
-            l[threadIdx.x] = row < shape.q_len ? STATISTICS_OF(lse)[row] * LOG2E : INFINITY;
-            d[threadIdx.x] = row < shape.q_len ? STATISTICS_OF(delta)[row] : 0.0f;
-        }
-        __syncthreads();
-        if (first + warp_row >= shape.kv_len) continue;
+    walk(shape.q_len, LOAD_PAIR(q, grad, shape.q_len), [&](int at, int stage) {
+        if (first + warp_row >= shape.kv_len) return;
+        const Element *qs = TILE_AT(1 + 2 * stage), *gs = TILE_AT(2 + 2 * stage);
         float p[TILE / 8][4], ds[TILE / 8][4];
         clear<TILE / 8>(p);
         clear<TILE / 8>(ds);
-        scores(p, ks, warp_row, qs);
-        scores(ds, vs, warp_row, gs);
+        scores(p, ks, warp_row, qs, shape.q_len - at);
+        scores(ds, vs, warp_row, gs, shape.q_len - at);
 #pragma unroll
         for (int j = 0; j < TILE / 8; j++)
             for (int i = 0; i < 4; i++) {
-                int column = j * 8 + threadIdx.x % 4 * 2 + i % 2;
-                p[j][i] = exp2f(p[j][i] * shape.scale * LOG2E - l[column]);
-                ds[j][i] = p[j][i] * (ds[j][i] - d[column]);
+                int column = at + j * 8 + threadIdx.x % 4 * 2 + i % 2;
+                bool inside = column < shape.q_len;
+                float l = inside ? STATISTICS_OF(lse)[column] * LOG2E : INFINITY;
+                float d = inside ? STATISTICS_OF(delta)[column] : 0.0f;
+                p[j][i] = exp2f(p[j][i] * shape.scale * LOG2E - l);
+                ds[j][i] = p[j][i] * (ds[j][i] - d);
             }
-        combine(value, p, gs);
-        combine(key, ds, qs);
-    }
+        combine(value, p, gs, shape.q_len - at);
+        combine(key, ds, qs, shape.q_len - at);
+    });
     i64 at = (i64)blockIdx.z * shape.kv_len * dkv_row + blockIdx.y * HEAD;
     store(key, dk + at, dkv_row, first + warp_row, shape.kv_len, shape.scale, shape.scale);
     store(value, dv + at, dkv_row, first + warp_row, shape.kv_len, 1.0f, 1.0f);

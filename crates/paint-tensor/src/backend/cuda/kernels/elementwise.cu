@@ -37,18 +37,19 @@ extern "C" __global__ void unary_f32(int op, float argument, const float *x, flo
     FOR_ELEMENTS(i, n) out[i] = unary(op, x[i], argument);
 }
 
-// Elements 4 at a time: storages begin at multiples of 16 bytes, the rest is done one by one.
+// Elements up to 16 bytes at a time: storages begin at multiples of 16 bytes, the rest is done one by one.
 template <class A, class B, class O, class F>
 __device__ __forceinline__ void zip(const A *a, const B *b, O *out, i64 n, F f) {
-    i64 packs = n / 4;
+    const int N = sizeof(A) + sizeof(B) + sizeof(O) == 6 ? 8 : 4;
+    i64 packs = n / N;
     FOR_ELEMENTS(i, packs) {
-        Pack<A, 4> x = ((const Pack<A, 4> *)a)[i];
-        Pack<B, 4> y = ((const Pack<B, 4> *)b)[i];
-        Pack<O, 4> z;
-        for (int j = 0; j < 4; j++) z.v[j] = narrow<O>(f(widen(x.v[j]), widen(y.v[j])));
-        ((Pack<O, 4> *)out)[i] = z;
+        Pack<A, N> x = ((const Pack<A, N> *)a)[i];
+        Pack<B, N> y = ((const Pack<B, N> *)b)[i];
+        Pack<O, N> z;
+        for (int j = 0; j < N; j++) z.v[j] = narrow<O>(f(widen(x.v[j]), widen(y.v[j])));
+        ((Pack<O, N> *)out)[i] = z;
     }
-    i64 rest = packs * 4 + (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    i64 rest = packs * N + (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (rest < n) out[rest] = narrow<O>(f(widen(a[rest]), widen(b[rest])));
 }
 
@@ -71,18 +72,19 @@ CAST(bf16_f32, bf16, float)
 // The activation in place of its argument and, if asked for, its derivative.
 template <class T>
 __device__ __forceinline__ void gelu(T *x, T *slope, i64 n) {
-    i64 packs = n / 4;
+    const int N = 16 / sizeof(T);
+    i64 packs = n / N;
     FOR_ELEMENTS(i, packs) {
-        Pack<T, 4> z = ((Pack<T, 4> *)x)[i], s;
-        for (int j = 0; j < 4; j++) {
+        Pack<T, N> z = ((Pack<T, N> *)x)[i], s;
+        for (int j = 0; j < N; j++) {
             float value = widen(z.v[j]), cdf = normal_cdf(value);
             z.v[j] = narrow<T>(value * cdf);
             if (slope) s.v[j] = narrow<T>(cdf + value * normal_pdf(value));
         }
-        ((Pack<T, 4> *)x)[i] = z;
-        if (slope) ((Pack<T, 4> *)slope)[i] = s;
+        ((Pack<T, N> *)x)[i] = z;
+        if (slope) ((Pack<T, N> *)slope)[i] = s;
     }
-    i64 rest = packs * 4 + (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    i64 rest = packs * N + (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (rest < n) {
         float value = widen(x[rest]), cdf = normal_cdf(value);
         x[rest] = narrow<T>(value * cdf);
