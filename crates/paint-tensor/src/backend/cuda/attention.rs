@@ -16,9 +16,26 @@ const NAMES: [&str; 4] = [
     "attention_backward_queries",
     "attention_backward_keys",
 ];
-/// Rows of a tile and threads of a block, as in the kernels.
+/// Rows of a tile that a block walks over, as in the kernels.
 const TILE: usize = 64;
-const THREADS: u32 = 128;
+
+/// One of the kernels over rows.
+struct Kernel {
+    name: &'static str,
+    /// Tiles of its own rows.
+    own: usize,
+    /// Whether it keeps two numbers of every query.
+    statistics: bool,
+}
+
+const FORWARD: Kernel = Kernel { name: NAMES[0], own: 1, statistics: false };
+const QUERIES: Kernel = Kernel { name: NAMES[2], own: 2, statistics: false };
+const KEYS: Kernel = Kernel { name: NAMES[3], own: 2, statistics: true };
+/// The most warps of a block in bf16: as many as leave registers for a second block beside it. In f32 half as many do.
+const MOST_WARPS: usize = 8;
+/// The most shared memory of a block on any GPU we know; longer sequences are refused by the driver.
+const MOST_SHARED: u32 = 227 << 10;
+
 /// The widest head whose accumulators fit into registers.
 const WIDEST: usize = 128;
 
@@ -40,23 +57,28 @@ fn rows(buffer: &Buffer, start: usize, row: usize) -> Arg {
     Arg::Rows([buffer.address_of(start), row as u64])
 }
 
-/// Shared memory of a block with `own` tiles of its own and the pairs it walks over: two in bf16, one in f32.
-fn shared(head: usize, kind: Kind, own: usize) -> u32 {
-    let width = head.next_multiple_of(16);
-    let bytes = match kind {
-        Kind::Bf16 => (own + 4) * TILE * (width + 8) * 2,
-        Kind::F32 => (own + 2) * TILE * (width + 4) * 4,
-    };
-    bytes as u32
+/// How a kernel is spread over `len` rows: each block owns 16 for each of its warps.
+fn grid(attention: &Attention, kind: Kind, len: usize, kernel: &Kernel) -> Grid {
+    let warps = len.div_ceil(16).max(1);
+    let most = if kind == Kind::F32 { MOST_WARPS / 2 } else { MOST_WARPS };
+    let blocks = warps.div_ceil(most);
+    let warps = warps.div_ceil(blocks);
+    let statistics = if kernel.statistics { 8 * attention.q_len.next_multiple_of(TILE) } else { 0 };
+    Grid {
+        blocks: [blocks, attention.heads, attention.batch],
+        threads: [32 * warps as u32, 1],
+        shared: (tiles(attention.head_dim, kind, 16 * warps, kernel.own) + statistics) as u32,
+    }
 }
 
-/// Blocks over `len` rows, each with `own` tiles of its own.
-fn grid(attention: &Attention, kind: Kind, len: usize, own: usize) -> Grid {
-    Grid {
-        blocks: [len.div_ceil(TILE), attention.heads, attention.batch],
-        threads: [THREADS, 1],
-        shared: shared(attention.head_dim, kind, own),
-    }
+/// Bytes of the tiles of a block: the pairs it walks over, two in bf16 and one in f32, and `own` tiles of its rows.
+fn tiles(head: usize, kind: Kind, rows: usize, own: usize) -> usize {
+    let width = head.next_multiple_of(16);
+    let (pairs, row) = match kind {
+        Kind::Bf16 => (2, (width + 8) * 2),
+        Kind::F32 => (1, (width + 4) * 4),
+    };
+    (pairs * 2 * TILE + own * rows) * row
 }
 
 impl Cuda {
@@ -81,9 +103,8 @@ impl Cuda {
         let source = Source { name: "attention", text: TEXT, defines };
         let cache = self.cache.as_deref();
         let image = source.image(self.gpu.properties.capability, cache)?;
-        let most = shared(head, kind, 2);
-        let kernels =
-            Arc::new(load(&self.gpu, &source, &image, &NAMES.map(str::to_owned), most, cache)?);
+        let names = NAMES.map(str::to_owned);
+        let kernels = Arc::new(load(&self.gpu, &source, &image, &names, MOST_SHARED, cache)?);
         compiled.insert((head, kind), Arc::clone(&kernels));
         Ok(kernels)
     }
@@ -113,8 +134,8 @@ impl Cuda {
             Arg::Address(out.address()),
             Arg::Address(lse.address()),
         ];
-        let grid = grid(attention, inputs.kind, attention.q_len, 1);
-        self.gpu.launch(&inputs.kernels, "attention_forward", grid, &args)?;
+        let grid = grid(attention, inputs.kind, attention.q_len, &FORWARD);
+        self.gpu.launch(&inputs.kernels, FORWARD.name, grid, &args)?;
         Ok((Storage::Cuda(out), Storage::Cuda(lse)))
     }
 
@@ -139,7 +160,7 @@ impl Cuda {
             Arg::Address(delta.address()),
             Arg::I64(count as i64),
         ];
-        self.gpu.launch(&inputs.kernels, "attention_delta", delta_grid, &args)?;
+        self.gpu.launch(&inputs.kernels, NAMES[1], delta_grid, &args)?;
         let read = [
             shape(attention),
             rows(&inputs.q, attention.q.start, attention.q.row),
@@ -150,12 +171,12 @@ impl Cuda {
             Arg::Address(delta.address()),
         ];
         let queries = [&read[..], &[Arg::Address(dq.address()), Arg::I64(dq_row as i64)]].concat();
-        let over_queries = grid(attention, inputs.kind, attention.q_len, 2);
-        self.gpu.launch(&inputs.kernels, "attention_backward_queries", over_queries, &queries)?;
+        let over_queries = grid(attention, inputs.kind, attention.q_len, &QUERIES);
+        self.gpu.launch(&inputs.kernels, QUERIES.name, over_queries, &queries)?;
         let to = [dk, dv].map(|start| Arg::Address(dkv.address_of(start)));
         let keys = [&read[..], &to, &[Arg::I64(dkv_row as i64)]].concat();
-        let over_keys = grid(attention, inputs.kind, attention.kv_len, 2);
-        self.gpu.launch(&inputs.kernels, "attention_backward_keys", over_keys, &keys)
+        let over_keys = grid(attention, inputs.kind, attention.kv_len, &KEYS);
+        self.gpu.launch(&inputs.kernels, KEYS.name, over_keys, &keys)
     }
 
     pub(super) fn attention_gradients(
