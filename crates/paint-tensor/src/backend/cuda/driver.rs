@@ -4,6 +4,7 @@
 //! handed out again at once: whoever gets it writes to it after all earlier readers.
 #![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
@@ -166,21 +167,28 @@ impl Gpu {
         // SAFETY: the device was given by the driver; the primary context lives as long as the process.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(failed("making a context on the GPU"))?;
-        // SAFETY: the context was made just now.
-        unsafe { result::ctx::set_current(context) }.map_err(failed("entering the context"))?;
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+        let mut gpu = Self { context, stream: ptr::null_mut(), properties };
+        gpu.enter()?;
+        gpu.stream = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(failed("making a stream"))?;
-        Ok(Self { context, stream, properties })
+        Ok(gpu)
     }
 
     pub(super) fn stream(&self) -> sys::CUstream {
         self.stream
     }
 
-    /// Makes the context current on this thread.
+    /// Makes the context current on this thread. Nothing else in the process changes it.
     pub(super) fn enter(&self) -> Result<()> {
+        thread_local!(static CURRENT: Cell<sys::CUcontext> = const { Cell::new(ptr::null_mut()) });
+        if CURRENT.get() == self.context {
+            return Ok(());
+        }
         // SAFETY: the context lives as long as the process.
-        unsafe { result::ctx::set_current(self.context) }.map_err(failed("entering the context"))
+        unsafe { result::ctx::set_current(self.context) }
+            .map_err(failed("entering the context"))?;
+        CURRENT.set(self.context);
+        Ok(())
     }
 
     /// Waits until all work is done.
@@ -244,7 +252,7 @@ impl Gpu {
                 &mut pointers,
             )
         }
-        .map_err(failed(&format!("launching {name}")))
+        .map_err(|error| failed(&format!("launching {name}"))(error))
     }
 
     /// Queues a copy to the GPU. The driver has read `data` when this returns.

@@ -99,8 +99,10 @@ unsafe impl Send for Products {}
 unsafe impl Sync for Products {}
 
 fn failed(problem: &Problem) -> impl Fn(result::CublasError) -> Error {
-    let what = format!("the matrix product {problem:?}");
-    move |error| Error::Gpu { what: what.clone(), why: format!("{error:?}") }
+    move |error| Error::Gpu {
+        what: format!("the matrix product {problem:?}"),
+        why: format!("{error:?}"),
+    }
 }
 
 fn data_type(kind: Kind) -> sys::cudaDataType {

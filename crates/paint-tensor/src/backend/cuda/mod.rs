@@ -216,6 +216,10 @@ impl Cuda {
         if n == 0 {
             return Ok(());
         }
+        if n > u32::MAX as usize {
+            let why = format!("{n} elements, the kernels count to 2^32");
+            return Err(Error::Gpu { what: name.to_owned(), why });
+        }
         let most = self.gpu.properties.multiprocessors as usize * 16;
         let blocks = work.div_ceil(THREADS).clamp(1, most);
         let args = [args, &[Arg::I64(n as i64)]].concat();
@@ -346,22 +350,41 @@ fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Axes as the kernels take them: the rank, the sizes, and each list of strides in `RANK` places.
-fn axes(what: &'static str, shape: &[usize], strides: &[&[usize]]) -> Result<Arg> {
-    if shape.len() > RANK {
+/// Axes as the kernels take them: the rank, the sizes, and each list of strides in `RANK` places. Neighbouring axes that
+/// lie behind one another in every list are walked as one.
+fn axes<const N: usize>(
+    what: &'static str,
+    shape: &[usize],
+    strides: [&[usize]; N],
+) -> Result<Arg> {
+    let mut joined: Vec<(usize, [usize; N])> = Vec::with_capacity(shape.len());
+    for (axis, &size) in shape.iter().enumerate() {
+        let steps = strides.map(|list| list[axis]);
+        match joined.last_mut() {
+            Some((length, outer)) if (0..N).all(|i| outer[i] == steps[i] * size) => {
+                (*length, *outer) = (*length * size, steps);
+            }
+            _ => joined.push((size, steps)),
+        }
+    }
+    if joined.len() > RANK || elem_count(shape) > u32::MAX as usize {
         return Err(Error::Shape {
             what,
-            expected: format!("at most {RANK} axes on a GPU"),
+            expected: format!("at most {RANK} axes and 2^32 elements on a GPU"),
             got: shape.to_vec(),
         });
     }
-    let padded = |values: &[usize]| {
+    let padded = |value: &dyn Fn(&(usize, [usize; N])) -> usize| {
         let mut places = [0; RANK];
-        places[..values.len()].copy_from_slice(values);
+        places.iter_mut().zip(&joined).for_each(|(place, axis)| *place = value(axis));
         places
     };
-    let lists = std::iter::once(shape).chain(strides.iter().copied()).flat_map(padded);
-    Ok(Arg::words(std::iter::once(shape.len()).chain(lists)))
+    let mut words = vec![joined.len()];
+    words.extend(padded(&|axis| axis.0));
+    for i in 0..N {
+        words.extend(padded(&|axis| axis.1[i]));
+    }
+    Ok(Arg::words(words))
 }
 
 fn window_arg(window: &Window) -> Arg {
@@ -645,7 +668,7 @@ impl Backend for Cuda {
         (a, a_strides): (&Storage, &[usize]),
         (b, b_strides): (&Storage, &[usize]),
     ) -> Result<Storage> {
-        let axes = axes("broadcasting", shape, &[a_strides, b_strides])?;
+        let axes = axes("broadcasting", shape, [a_strides, b_strides])?;
         let (a, b) = (self.widened(a)?, self.widened(b)?);
         self.map("binary_broadcast", &[Arg::I32(op as i32), axes], &[&a, &b], elem_count(shape))
     }
@@ -672,7 +695,7 @@ impl Backend for Cuda {
         let steps = strides(shape);
         let (sizes, steps): (Vec<_>, Vec<_>) =
             order.iter().map(|&axis| (shape[axis], steps[axis])).unzip();
-        self.map("permute", &[axes("permute", &sizes, &[&steps])?], &[&x], x.len())
+        self.map("permute", &[axes("permute", &sizes, [&steps])?], &[&x], x.len())
     }
 
     fn concat(&self, outer: usize, parts: &[(&Storage, usize)]) -> Result<Storage> {

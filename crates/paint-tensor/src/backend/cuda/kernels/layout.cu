@@ -88,10 +88,10 @@ struct Axes {
 // `axes` are those of the output, with the strides of the input.
 extern "C" __global__ void permute(Axes axes, const float *x, float *out, i64 n) {
     FOR_ELEMENTS(i, n) {
-        i64 rest = i, at = 0;
+        u32 rest = i, at = 0;
         for (int axis = axes.rank - 1; axis >= 0; axis--) {
-            at += (i64)(rest % axes.size[axis]) * axes.stride[axis];
-            rest /= axes.size[axis];
+            at += rest % (u32)axes.size[axis] * axes.stride[axis];
+            rest /= (u32)axes.size[axis];
         }
         out[i] = x[at];
     }
@@ -101,7 +101,7 @@ extern "C" __global__ void permute(Axes axes, const float *x, float *out, i64 n)
 template <class T, class O>
 __device__ void copy_rows(const T *x, i64 from, i64 from_row, O *out, i64 to, i64 to_row, i64 width, i64 n) {
     FOR_ELEMENTS(i, n) {
-        i64 row = i / width, column = i % width;
+        i64 row = (u32)i / (u32)width, column = (u32)i % (u32)width;
         out[to + row * to_row + column] = narrow<O>(widen(x[from + row * from_row + column]));
     }
 }
