@@ -175,7 +175,8 @@ impl<'a> Matrix<'a> {
 pub(crate) enum Epilogue<'a> {
     None,
     Bias(&'a Storage),
-    /// Bias (if any) and exact GELU; with `slope`, its derivative is stored too, for the backward rule.
+    /// Bias (if any) and exact GELU; with `slope`, what the backward rule needs is stored too: the derivative, or
+    /// whatever [`Backend::gelu_backward`] reads.
     Gelu {
         bias: Option<&'a Storage>,
         slope: bool,
@@ -335,9 +336,10 @@ pub(crate) trait Backend: Send + Sync {
     fn compact(&self, x: &Storage) -> Result<Storage> {
         Ok(x.clone())
     }
-    /// True if a product reads [`Matrix::times`] without storing the multiplied operand first.
-    fn fuses_factors(&self) -> bool {
-        true
+    /// The gradient behind a fused GELU, from the gradient of its result and what [`Epilogue::Gelu`] saved; `None` where
+    /// that is a factor that the next products read as [`Matrix::times`].
+    fn gelu_backward(&self, _grad: &Storage, _saved: &Storage) -> Result<Option<Storage>> {
+        Ok(None)
     }
 
     /// The product and, where the epilogue asks for it, the slope of the activation.

@@ -88,7 +88,7 @@ struct LinearRule {
     /// Read by the weight gradient alone.
     saved_input: Option<Tensor>,
     weight: Tensor,
-    /// The derivative of a fused activation.
+    /// What a fused activation saved.
     slope: Option<Storage>,
     input_shape: Vec<usize>,
 }
@@ -100,10 +100,8 @@ impl Rule for LinearRule {
         let m = grad.elem_count() / o;
         let backend = device.backend();
         let product = match &self.slope {
-            Some(slope) if !backend.fuses_factors() => {
-                Some(backend.binary(Binary::Mul, grad.storage(), slope)?)
-            }
-            _ => None,
+            Some(slope) => backend.gelu_backward(grad.storage(), slope)?,
+            None => None,
         };
         let dy = match &product {
             Some(dy) => Matrix::row_major(dy, o),

@@ -2,7 +2,7 @@
 
 use super::buffer::{Buffer, Kind};
 use super::driver::Arg;
-use super::matmul::{Addresses, Layout, Place, Problem};
+use super::matmul::{Activation, Addresses, Layout, Place, Problem};
 use super::{Cuda, on_gpu};
 use crate::backend::{Binary, Epilogue, Gemm, Matrix, Precision, Storage, Update};
 use crate::{Error, Result};
@@ -47,46 +47,69 @@ impl Cuda {
         };
         let output = if gemm.full { Kind::F32 } else { a.kind };
         let out = self.take(batches * m * n, output)?;
-        if out.len() > 0 && k == 0 {
-            return Err(Error::Gpu {
-                what: "a matrix product".to_owned(),
-                why: "no depth".to_owned(),
-            });
+        let argument = match gelu {
+            Some(true) => Some(self.take(out.len(), output)?),
+            _ => None,
+        };
+        if out.len() == 0 {
+            return Ok((Storage::Cuda(out), argument.map(Storage::Cuda)));
         }
-        if out.len() > 0 {
-            let bias = bias.map(|bias| self.cast(on_gpu(bias), output)).transpose()?;
-            let residual = residual.map(|x| self.cast(on_gpu(x), output)).transpose()?;
-            let at = Addresses {
-                a: a.address(),
-                b: b.address(),
-                out: out.address(),
-                bias: bias.as_ref().map(Buffer::address),
-                residual: residual.as_ref().map(Buffer::address),
-            };
-            let problem = Problem {
-                m,
-                n,
-                k,
-                batches,
-                a: layout(&gemm.a)?,
-                b: layout(&gemm.b)?,
-                operands: a.kind,
-                output,
-                tf32: self.precision != Precision::F32 && a.kind == Kind::F32,
-                bias: bias.is_some(),
-                alignment: at.alignment(),
-            };
-            self.gpu.enter()?;
-            let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
-            self.products.queue(&problem, at, place)?;
+        if k == 0 {
+            let (what, why) = ("a matrix product".to_owned(), "no depth".to_owned());
+            return Err(Error::Gpu { what, why });
         }
-        let Some(slope) = gelu else { return Ok((Storage::Cuda(out), None)) };
-        let slope = slope.then(|| self.take(out.len(), output)).transpose()?;
-        let address = slope.as_ref().map_or(0, Buffer::address);
-        let name = format!("gelu_{}", output.name());
-        let args = [Arg::Address(out.address()), Arg::Address(address)];
+        let bias = bias.map(|bias| self.cast(on_gpu(bias), output)).transpose()?;
+        let residual = residual.map(|x| self.cast(on_gpu(x), output)).transpose()?;
+        let fused = gelu.is_some() && output == Kind::Bf16 && n.is_multiple_of(8);
+        let activation = match (fused, &argument) {
+            (false, _) => Activation::None,
+            (true, None) => Activation::Gelu,
+            (true, Some(_)) => Activation::GeluAndArgument,
+        };
+        // Without a fused activation the product is its argument.
+        let product = if fused { &out } else { argument.as_ref().unwrap_or(&out) };
+        let at = Addresses {
+            a: a.address(),
+            b: b.address(),
+            out: product.address(),
+            bias: bias.as_ref().map(Buffer::address),
+            residual: residual.as_ref().map(Buffer::address),
+            argument: argument.as_ref().filter(|_| fused).map(Buffer::address),
+        };
+        let problem = Problem {
+            m,
+            n,
+            k,
+            batches,
+            a: layout(&gemm.a)?,
+            b: layout(&gemm.b)?,
+            operands: a.kind,
+            output,
+            tf32: self.precision != Precision::F32 && a.kind == Kind::F32,
+            bias: bias.is_some(),
+            activation,
+            alignment: at.alignment(),
+        };
+        self.gpu.enter()?;
+        let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
+        self.products.queue(&problem, at, place)?;
+        if gelu.is_some() && !fused {
+            let args = [product, &out].map(|x| Arg::Address(x.address()));
+            let name = format!("gelu_{}", output.name());
+            self.each(&name, out.len().div_ceil(4), &args, out.len())?;
+        }
+        Ok((Storage::Cuda(out), argument.map(Storage::Cuda)))
+    }
+
+    /// `grad gelu'(argument)`.
+    pub(super) fn gelu_gradient(&self, grad: &Buffer, argument: &Buffer) -> Result<Storage> {
+        let (grad, argument) = (self.cast(grad, argument.kind)?, self.aligned(argument)?);
+        let grad = self.aligned(&grad)?;
+        let out = self.take(grad.len(), grad.kind)?;
+        let name = format!("gelu_backward_{}", grad.kind.name());
+        let args = [&grad, &argument, &out].map(|x| Arg::Address(x.address()));
         self.each(&name, out.len().div_ceil(4), &args, out.len())?;
-        Ok((Storage::Cuda(out), slope.map(Storage::Cuda)))
+        Ok(Storage::Cuda(out))
     }
 
     /// `out = a op b`; `out` may be `a`, and begins at a multiple of 16 bytes.

@@ -36,6 +36,16 @@ pub(super) struct Layout {
     pub(super) batch: usize,
 }
 
+/// What cuBLASLt itself does to a product. Its GELU is the one with the hyperbolic tangent, which is within bf16's own
+/// rounding of the exact one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Activation {
+    None,
+    Gelu,
+    /// GELU, with its argument stored beside the result.
+    GeluAndArgument,
+}
+
 /// Everything that decides how a product is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Problem {
@@ -50,6 +60,7 @@ pub(super) struct Problem {
     pub(super) output: Kind,
     pub(super) tf32: bool,
     pub(super) bias: bool,
+    pub(super) activation: Activation,
     /// The largest power of two, up to 256, that divides all addresses.
     pub(super) alignment: u32,
 }
@@ -63,11 +74,14 @@ pub(super) struct Addresses {
     pub(super) bias: Option<u64>,
     /// Added to the product.
     pub(super) residual: Option<u64>,
+    /// Where the argument of the activation goes.
+    pub(super) argument: Option<u64>,
 }
 
 impl Addresses {
     pub(super) fn alignment(&self) -> u32 {
-        let all = [Some(self.a), Some(self.b), Some(self.out), self.bias, self.residual];
+        let all =
+            [Some(self.a), Some(self.b), Some(self.out), self.bias, self.residual, self.argument];
         let bits = all.into_iter().flatten().fold(256, |bits, address| bits | address);
         1 << bits.trailing_zeros()
     }
@@ -166,6 +180,11 @@ impl Products {
             let attribute = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
             describe(plan.description, attribute, &bias)?;
         }
+        if let Some(argument) = at.argument {
+            let attribute =
+                sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER;
+            describe(plan.description, attribute, &argument)?;
+        }
         let (alpha, beta) = (1.0_f32, if at.residual.is_some() { 1.0_f32 } else { 0.0 });
         let pointer = |address: u64| address as *const c_void;
         let [a, b, c] = plan.layouts;
@@ -213,9 +232,9 @@ impl Products {
             Describe::CUBLASLT_MATMUL_DESC_TRANSB,
             &i32::from(problem.a.transposed),
         )?;
-        if problem.bias {
-            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
-            describe(description, Describe::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+        describe(description, Describe::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue(problem))?;
+        if problem.activation == Activation::GeluAndArgument {
+            describe(description, Describe::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &(n as i64))?;
         }
         let layout = |kind,
                       transposed: bool,
@@ -286,6 +305,18 @@ impl Products {
             return Err(result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
         }
         Ok(Plan { description, layouts: [a, b, c], algorithms })
+    }
+}
+
+fn epilogue(problem: &Problem) -> sys::cublasLtEpilogue_t {
+    use sys::cublasLtEpilogue_t as Epilogue;
+    match (problem.activation, problem.bias) {
+        (Activation::None, false) => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
+        (Activation::None, true) => Epilogue::CUBLASLT_EPILOGUE_BIAS,
+        (Activation::Gelu, false) => Epilogue::CUBLASLT_EPILOGUE_GELU,
+        (Activation::Gelu, true) => Epilogue::CUBLASLT_EPILOGUE_GELU_BIAS,
+        (Activation::GeluAndArgument, false) => Epilogue::CUBLASLT_EPILOGUE_GELU_AUX,
+        (Activation::GeluAndArgument, true) => Epilogue::CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
     }
 }
 

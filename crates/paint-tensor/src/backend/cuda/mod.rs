@@ -332,6 +332,10 @@ const ELEMENTWISE: &[&str] = &[
     "binary_bf16_bf16",
     "cast_f32_bf16",
     "cast_bf16_f32",
+    "gelu_f32",
+    "gelu_bf16",
+    "gelu_backward_f32",
+    "gelu_backward_bf16",
 ];
 const LAYOUT: &[&str] = &[
     "layer_norm_affine_f32_f32",
@@ -374,15 +378,13 @@ fn axes<const N: usize>(
             got: shape.to_vec(),
         });
     }
-    let padded = |value: &dyn Fn(&(usize, [usize; N])) -> usize| {
-        let mut places = [0; RANK];
-        places.iter_mut().zip(&joined).for_each(|(place, axis)| *place = value(axis));
-        places
-    };
-    let mut words = vec![joined.len()];
-    words.extend(padded(&|axis| axis.0));
-    for i in 0..N {
-        words.extend(padded(&|axis| axis.1[i]));
+    let mut words = [0; 1 + 3 * RANK];
+    words[0] = joined.len();
+    for (axis, (size, steps)) in joined.iter().enumerate() {
+        words[1 + axis] = *size;
+        for (list, step) in steps.iter().enumerate() {
+            words[1 + (1 + list) * RANK + axis] = *step;
+        }
     }
     Ok(Arg::words(words))
 }
@@ -454,8 +456,8 @@ impl Backend for Cuda {
         }
     }
 
-    fn fuses_factors(&self) -> bool {
-        false
+    fn gelu_backward(&self, grad: &Storage, saved: &Storage) -> Result<Option<Storage>> {
+        self.gelu_gradient(on_gpu(grad), on_gpu(saved)).map(Some)
     }
 
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {

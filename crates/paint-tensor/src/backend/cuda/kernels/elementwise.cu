@@ -85,32 +85,23 @@ __device__ __forceinline__ void normal(float x, float &cdf, float &pdf) {
     pdf = 0.39894228f * e;
 }
 
-// The activation in place of its argument and, if asked for, its derivative.
-template <class T>
-__device__ __forceinline__ void gelu(T *x, T *slope, i64 n) {
-    const int N = 16 / sizeof(T);
-    i64 packs = n / N;
-    FOR_ELEMENTS(i, packs) {
-        Pack<T, N> z = ((Pack<T, N> *)x)[i], s;
-        for (int j = 0; j < N; j++) {
-            float value = widen(z.v[j]), cdf, pdf;
-            normal<T>(value, cdf, pdf);
-            z.v[j] = narrow<T>(value * cdf);
-            if (slope) s.v[j] = narrow<T>(cdf + value * pdf);
-        }
-        ((Pack<T, N> *)x)[i] = z;
-        if (slope) ((Pack<T, N> *)slope)[i] = s;
+#define ACTIVATION(name, T)                                                                                \
+    extern "C" __global__ void gelu_##name(const T *x, T *out, i64 n) {                                    \
+        zip(x, x, out, n, [](float value, float) {                                                         \
+            float cdf, pdf;                                                                                \
+            normal<T>(value, cdf, pdf);                                                                    \
+            return value * cdf;                                                                            \
+        });                                                                                                \
+    }                                                                                                      \
+    extern "C" __global__ void gelu_backward_##name(const T *grad, const T *x, T *out, i64 n) {            \
+        zip(grad, x, out, n, [](float dy, float value) {                                                   \
+            float cdf, pdf;                                                                                \
+            normal<T>(value, cdf, pdf);                                                                    \
+            return dy * (cdf + value * pdf);                                                               \
+        });                                                                                                \
     }
-    i64 rest = packs * N + (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (rest < n) {
-        float value = widen(x[rest]), cdf, pdf;
-        normal<T>(value, cdf, pdf);
-        x[rest] = narrow<T>(value * cdf);
-        if (slope) slope[rest] = narrow<T>(cdf + value * pdf);
-    }
-}
-extern "C" __global__ void gelu_f32(float *x, float *slope, i64 n) { gelu(x, slope, n); }
-extern "C" __global__ void gelu_bf16(bf16 *x, bf16 *slope, i64 n) { gelu(x, slope, n); }
+ACTIVATION(f32, float)
+ACTIVATION(bf16, bf16)
 
 struct Axes {
     int rank, size[8], a[8], b[8];
