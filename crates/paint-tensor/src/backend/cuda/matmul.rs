@@ -21,7 +21,7 @@ use crate::{Error, Result};
 pub(super) const WORKSPACE: usize = 32 << 20;
 
 /// Guesses of the library that are timed for a large product.
-const GUESSES: usize = 6;
+const GUESSES: usize = 16;
 /// Operations from which a product is worth timing.
 const LARGE: f64 = 4e9;
 /// A later guess must take less than this part of the time of an earlier one.
