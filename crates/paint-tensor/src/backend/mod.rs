@@ -6,94 +6,15 @@
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
+mod precision;
+mod table;
 
-use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
-use std::sync::Arc;
 
-use crate::{Error, Result};
+pub use precision::Precision;
+pub use table::{BACKENDS, BackendEntry, DeviceInfo, Memory};
 
-/// A row of the table of backends.
-pub struct BackendEntry {
-    /// The device name up to a colon.
-    pub name: &'static str,
-    /// What it runs on.
-    pub what: &'static str,
-    pub(crate) open: fn(&str, Precision) -> Result<Arc<dyn Backend>>,
-    pub(crate) devices: fn() -> Vec<DeviceInfo>,
-}
-
-impl BackendEntry {
-    /// The devices of this kind that this machine has, or what keeps them from being used.
-    pub fn devices(&self) -> Vec<DeviceInfo> {
-        (self.devices)()
-    }
-}
-
-/// Every backend of this build.
-pub const BACKENDS: &[BackendEntry] = &[
-    cpu::ENTRY,
-    #[cfg(feature = "cuda")]
-    cuda::ENTRY,
-];
-
-/// One device of this machine.
-#[derive(Debug, Clone)]
-pub struct DeviceInfo {
-    /// As [`crate::Device::from_name`] takes it.
-    pub name: String,
-    /// In words.
-    pub what: String,
-}
-
-/// How matrix products and activations are computed. Parameters, their gradients, sums and losses are always `f32`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Precision {
-    /// Everything in `f32`.
-    #[default]
-    F32,
-    /// Products of `f32` numbers rounded to 10 bits of fraction, on tensor cores.
-    Tf32,
-    /// A transformer's activations and products in bf16.
-    Bf16,
-}
-
-impl Precision {
-    /// Every precision, by name.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("f32", Self::F32), ("tf32", Self::Tf32), ("bf16", Self::Bf16)];
-}
-
-impl FromStr for Precision {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let row = Self::ALL.iter().find(|(known, _)| *known == name);
-        row.map(|&(_, precision)| precision).ok_or_else(|| {
-            let known = Self::ALL.map(|(name, _)| name).join(", ");
-            Error::Precision { name: name.to_owned(), known }
-        })
-    }
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(_, precision)| precision == self).map(|(name, _)| name);
-        f.write_str(name.expect("every precision is in ALL"))
-    }
-}
-
-/// Bytes of a device's own memory.
-#[derive(Debug, Clone, Copy)]
-pub struct Memory {
-    /// Held by tensors now.
-    pub used: usize,
-    /// The most that tensors ever held.
-    pub peak: usize,
-    /// Taken from the device.
-    pub reserved: usize,
-}
+use crate::Result;
 
 /// A block of `f32` on some device; cloning shares it.
 #[derive(Clone)]

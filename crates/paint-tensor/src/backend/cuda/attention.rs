@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError};
 use super::buffer::{Buffer, Kind};
 use super::compile::Source;
 use super::driver::{Arg, Grid, Kernels};
-use super::{Cuda, load, on_gpu};
+use super::open::load;
+use super::{Cuda, on_gpu};
 use crate::backend::{Attention, AttentionGrad, HeadRows, Precision, Storage};
 use crate::{Error, Result};
 

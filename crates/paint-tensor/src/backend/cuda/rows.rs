@@ -1,8 +1,9 @@
 //! Launches of the kernels over rows: layer norm, softmax and the like, and per-channel sums.
 
+use super::Cuda;
 use super::buffer::{Buffer, Kind};
 use super::driver::{Arg, Grid};
-use super::{COLUMNS, Cuda, LANES, THREADS};
+use super::elements::{COLUMNS, LANES, THREADS};
 use crate::Result;
 use crate::backend::Storage;
 

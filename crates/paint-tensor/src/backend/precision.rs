@@ -1,0 +1,43 @@
+//! How a device computes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Error, Result};
+
+/// How matrix products and activations are computed. Parameters, their gradients, sums and losses are always `f32`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Precision {
+    /// Everything in `f32`.
+    #[default]
+    F32,
+    /// Products of `f32` numbers rounded to 10 bits of fraction, on tensor cores.
+    Tf32,
+    /// A transformer's activations and products in bf16.
+    Bf16,
+}
+
+impl Precision {
+    /// Every precision, by name.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("f32", Self::F32), ("tf32", Self::Tf32), ("bf16", Self::Bf16)];
+}
+
+impl FromStr for Precision {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let row = Self::ALL.iter().find(|(known, _)| *known == name);
+        row.map(|&(_, precision)| precision).ok_or_else(|| {
+            let known = Self::ALL.map(|(name, _)| name).join(", ");
+            Error::Precision { name: name.to_owned(), known }
+        })
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(_, precision)| precision == self).map(|(name, _)| name);
+        f.write_str(name.expect("every precision is in ALL"))
+    }
+}
