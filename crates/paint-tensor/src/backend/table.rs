@@ -39,7 +39,7 @@ pub struct DeviceInfo {
 }
 
 /// Bytes of a device's own memory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
     /// Held by tensors now.
     pub used: usize,

@@ -2,11 +2,10 @@
 
 use super::math;
 use super::parallel::{for_rows, vectorized};
-use crate::AdamStep;
 use crate::backend::{Binary, Unary};
 
 /// `out[i] = f(i)` in vector code over all threads.
-fn fill_with(out: &mut [f32], f: impl Fn(usize) -> f32 + Sync) {
+pub(super) fn fill_with(out: &mut [f32], f: impl Fn(usize) -> f32 + Sync) {
     for_rows(out, 1, |first, out| {
         vectorized(
             #[inline(always)]
@@ -105,76 +104,4 @@ pub(super) fn add_assign(a: &mut [f32], b: &[f32]) {
             || a.iter_mut().zip(b).for_each(|(a, b)| *a += b),
         );
     });
-}
-
-/// The settings of a step of stochastic gradient descent.
-#[derive(Clone, Copy)]
-pub(super) struct SgdStep {
-    pub(super) lr: f32,
-    pub(super) momentum: f32,
-    pub(super) weight_decay: f32,
-    pub(super) nesterov: bool,
-}
-
-/// Parameter and velocity after one step. The first velocity is the gradient itself, as in PyTorch.
-pub(super) fn sgd(
-    step: SgdStep,
-    param: &[f32],
-    grad: &[f32],
-    velocity: Option<&[f32]>,
-    out: [&mut [f32]; 2],
-) {
-    let [new_param, new_velocity] = out;
-    let decayed = |i: usize| grad[i] + step.weight_decay * param[i];
-    fill_with(
-        new_velocity,
-        #[inline(always)]
-        |i| velocity.map_or(0.0, |velocity| step.momentum * velocity[i]) + decayed(i),
-    );
-    let velocity = &*new_velocity;
-    fill_with(
-        new_param,
-        #[inline(always)]
-        |i| {
-            let direction =
-                if step.nesterov { decayed(i) + step.momentum * velocity[i] } else { velocity[i] };
-            param[i] - step.lr * direction
-        },
-    );
-}
-
-/// Parameter, first and second moment after one step.
-pub(super) fn adam(
-    step: AdamStep,
-    param: &[f32],
-    grad: &[f32],
-    moments: Option<(&[f32], &[f32])>,
-    out: [&mut [f32]; 3],
-) {
-    let [new_param, new_m, new_v] = out;
-    let AdamStep { lr, beta1, beta2, eps, weight_decay, decoupled, t } = step;
-    let decay = if decoupled { 0.0 } else { weight_decay };
-    let keep = if decoupled { 1.0 - lr * weight_decay } else { 1.0 };
-    let gradient = |i: usize| grad[i] + decay * param[i];
-    fill_with(
-        new_m,
-        #[inline(always)]
-        |i| moments.map_or(0.0, |(m, _)| beta1 * m[i]) + (1.0 - beta1) * gradient(i),
-    );
-    fill_with(
-        new_v,
-        #[inline(always)]
-        |i| {
-            moments.map_or(0.0, |(_, v)| beta2 * v[i]) + (1.0 - beta2) * (gradient(i) * gradient(i))
-        },
-    );
-    let correction1 = 1.0 - f64::from(beta1).powi(t as i32);
-    let correction2 = 1.0 - f64::from(beta2).powi(t as i32);
-    let (rate, root) = ((f64::from(lr) / correction1) as f32, (1.0 / correction2.sqrt()) as f32);
-    let (m, v) = (&*new_m, &*new_v);
-    fill_with(
-        new_param,
-        #[inline(always)]
-        |i| param[i] * keep - rate * m[i] / (v[i].sqrt() * root + eps),
-    );
 }

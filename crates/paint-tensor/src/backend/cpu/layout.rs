@@ -1,6 +1,7 @@
 //! Kernels that move or sum elements along axes.
 
 use super::parallel::{for_rows, vectorized};
+use crate::shape::broadcast_strides;
 
 /// The sum over the middle of `[outer, mid, inner]`. For a long middle the terms are added in groups of 64 rows, so that
 /// rounding errors grow slowly and the order is fixed.
@@ -44,10 +45,7 @@ pub(super) fn sum(x: &[f32], [outer, mid, inner]: [usize; 3], out: &mut [f32]) {
 
 /// Axis `i` of the output is axis `axes[i]` of the input.
 pub(super) fn permute(x: &[f32], shape: &[usize], axes: &[usize], out: &mut [f32]) {
-    let mut strides = vec![1; shape.len()];
-    for axis in (0..shape.len().saturating_sub(1)).rev() {
-        strides[axis] = strides[axis + 1] * shape[axis + 1];
-    }
+    let strides = broadcast_strides(shape, shape);
     let Some(&last) = axes.last() else {
         out.copy_from_slice(x);
         return;

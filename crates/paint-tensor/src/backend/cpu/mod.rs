@@ -24,10 +24,10 @@ mod slab;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod update;
 
 use std::sync::{Arc, OnceLock};
 
-use self::elementwise::SgdStep;
 use self::finish::Finish;
 use self::gemm::{Kernel, Operand, Size};
 use self::storage::{build, build2, host, into_slab};
@@ -358,28 +358,7 @@ impl Backend for Cpu {
     }
 
     fn update(&self, param: &Storage, grad: &Storage, update: &Update) -> Result<Vec<Storage>> {
-        let (len, param, grad) = (param.len(), host(param), host(grad));
-        match *update {
-            Update::Sgd { lr, momentum, weight_decay, nesterov, velocity } => {
-                let step = SgdStep { lr, momentum, weight_decay, nesterov };
-                let velocity = velocity.map(host);
-                let (new_param, new_velocity) = build2([len, len], |p, v| {
-                    elementwise::sgd(step, param, grad, velocity, [p, v]);
-                });
-                Ok(vec![new_param, new_velocity])
-            }
-            Update::Adam { step, moments } => {
-                let moments = moments.map(|(m, v)| (host(m), host(v)));
-                let mut rest = None;
-                let new_param = build(len, |p| {
-                    rest = Some(build2([len, len], |m, v| {
-                        elementwise::adam(step, param, grad, moments, [p, m, v]);
-                    }));
-                });
-                let (m, v) = rest.expect("set while the parameter was written");
-                Ok(vec![new_param, m, v])
-            }
-        }
+        Ok(update::updated(param, grad, update))
     }
 
     fn sum(&self, x: &Storage, split: [usize; 3]) -> Result<Storage> {

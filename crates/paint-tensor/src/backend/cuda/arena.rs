@@ -8,19 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::buffer::Buffer;
 use super::driver::Gpu;
+use crate::backend::Memory;
 use crate::{Error, Result};
 
 const ALIGN: usize = 512;
 const SEGMENT: usize = 64 << 20;
-
-/// How much memory is in use.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Usage {
-    pub(super) used: usize,
-    pub(super) peak: usize,
-    /// Taken from the driver.
-    pub(super) reserved: usize,
-}
 
 #[derive(Default)]
 struct Pieces {
@@ -29,7 +21,7 @@ struct Pieces {
     by_length: BTreeSet<(usize, u64)>,
     /// Addresses where a segment begins: pieces are never joined across.
     segments: BTreeSet<u64>,
-    usage: Usage,
+    memory: Memory,
 }
 
 impl Pieces {
@@ -39,13 +31,13 @@ impl Pieces {
         if length > bytes {
             self.insert(address + bytes as u64, length - bytes);
         }
-        self.usage.used += bytes;
-        self.usage.peak = self.usage.peak.max(self.usage.used);
+        self.memory.used += bytes;
+        self.memory.peak = self.memory.peak.max(self.memory.used);
         Some(address)
     }
 
     fn give(&mut self, mut address: u64, mut bytes: usize) {
-        self.usage.used -= bytes;
+        self.memory.used -= bytes;
         let next = address + bytes as u64;
         if let Some(&length) = self.by_address.get(&next).filter(|_| !self.segments.contains(&next))
         {
@@ -106,12 +98,12 @@ impl Arena {
             let Some((address, length)) = found else {
                 return Err(Error::OutOfMemory {
                     wanted: bytes,
-                    used: pieces.usage.used,
+                    used: pieces.memory.used,
                     total: self.gpu.properties.total_memory,
                 });
             };
             pieces.segments.insert(address);
-            pieces.usage.reserved += length;
+            pieces.memory.reserved += length;
             pieces.insert(address, length);
             pieces.take(bytes).expect("the new segment is large enough")
         };
@@ -119,8 +111,8 @@ impl Arena {
         Ok(Block { address, bytes, wanted, arena: Arc::clone(self), half: OnceLock::new() })
     }
 
-    pub(super) fn usage(&self) -> Usage {
-        self.pieces().usage
+    pub(super) fn memory(&self) -> Memory {
+        self.pieces().memory
     }
 }
 
@@ -158,7 +150,7 @@ mod tests {
         pieces.give(a, 1024);
         pieces.give(b, 512);
         assert_eq!(pieces.by_address.iter().next(), Some((&4096, &4096)), "one piece again");
-        assert_eq!((pieces.usage.used, pieces.usage.peak), (0, 2560));
+        assert_eq!((pieces.memory.used, pieces.memory.peak), (0, 2560));
     }
 
     #[test]

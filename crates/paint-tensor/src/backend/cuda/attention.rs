@@ -10,7 +10,8 @@ use super::{Cuda, on_gpu};
 use crate::backend::{Attention, AttentionGrad, HeadRows, Precision, Storage};
 use crate::{Error, Result};
 
-const TEXT: &str = include_str!("kernels/attention.cu");
+const TEXT: &str =
+    concat!(include_str!("kernels/fragments.cuh"), include_str!("kernels/attention.cu"));
 const NAMES: [&str; 4] = [
     "attention_forward",
     "attention_delta",
@@ -58,6 +59,16 @@ fn rows(buffer: &Buffer, start: usize, row: usize) -> Arg {
     Arg::Rows([buffer.address_of(start), row as u64])
 }
 
+impl Inputs {
+    /// What every kernel begins with: the sizes, and the rows of queries, keys and values.
+    fn args(&self, attention: &Attention) -> [Arg; 4] {
+        let Attention { q, k, v, .. } = attention;
+        let [q, k, v] = [(&self.q, q), (&self.k, k), (&self.v, v)]
+            .map(|(buffer, at)| rows(buffer, at.start, at.row));
+        [shape(attention), q, k, v]
+    }
+}
+
 /// How a kernel is spread over `len` rows: each block owns 16 for each of its warps.
 fn grid(attention: &Attention, kind: Kind, len: usize, kernel: &Kernel) -> Grid {
     let warps = len.div_ceil(16).max(1);
@@ -103,9 +114,8 @@ impl Cuda {
         let defines = vec![("MODE", mode), ("HEAD", head), ("WIDTH", width)];
         let source = Source { name: "attention", text: TEXT, defines };
         let cache = self.cache.as_deref();
-        let image = source.image(self.gpu.properties.capability, cache)?;
         let names = NAMES.map(str::to_owned);
-        let kernels = Arc::new(load(&self.gpu, &source, &image, &names, MOST_SHARED, cache)?);
+        let kernels = Arc::new(load(&self.gpu, &source, &names, MOST_SHARED, cache)?);
         compiled.insert((head, kind), Arc::clone(&kernels));
         Ok(kernels)
     }
@@ -127,14 +137,8 @@ impl Cuda {
         let count = attention.batch * attention.q_len;
         let out = self.take(count * attention.width(), inputs.kind)?;
         let lse = self.take_f32(count * attention.heads)?;
-        let args = [
-            shape(attention),
-            rows(&inputs.q, attention.q.start, attention.q.row),
-            rows(&inputs.k, attention.k.start, attention.k.row),
-            rows(&inputs.v, attention.v.start, attention.v.row),
-            Arg::Address(out.address()),
-            Arg::Address(lse.address()),
-        ];
+        let written = [&out, &lse].map(|x| Arg::Address(x.address()));
+        let args = [&inputs.args(attention)[..], &written].concat();
         let grid = grid(attention, inputs.kind, attention.q_len, &FORWARD);
         self.gpu.launch(&inputs.kernels, FORWARD.name, grid, &args)?;
         Ok((Storage::Cuda(out), Storage::Cuda(lse)))
@@ -162,15 +166,9 @@ impl Cuda {
             Arg::I64(count as i64),
         ];
         self.gpu.launch(&inputs.kernels, NAMES[1], delta_grid, &args)?;
-        let read = [
-            shape(attention),
-            rows(&inputs.q, attention.q.start, attention.q.row),
-            rows(&inputs.k, attention.k.start, attention.k.row),
-            rows(&inputs.v, attention.v.start, attention.v.row),
-            rows(&grad, 0, attention.width()),
-            Arg::Address(on_gpu(saved.lse).address()),
-            Arg::Address(delta.address()),
-        ];
+        let statistics = [on_gpu(saved.lse), &delta].map(|x| Arg::Address(x.address()));
+        let grad_rows = [rows(&grad, 0, attention.width())];
+        let read = [&inputs.args(attention)[..], &grad_rows, &statistics].concat();
         let queries = [&read[..], &[Arg::Address(dq.address()), Arg::I64(dq_row as i64)]].concat();
         let over_queries = grid(attention, inputs.kind, attention.q_len, &QUERIES);
         self.gpu.launch(&inputs.kernels, QUERIES.name, over_queries, &queries)?;

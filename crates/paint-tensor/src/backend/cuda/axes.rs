@@ -8,14 +8,6 @@ use crate::{Error, Result};
 /// Most axes an elementwise kernel walks over.
 const RANK: usize = 8;
 
-pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
-    let mut strides = vec![1; shape.len()];
-    for axis in (0..shape.len().saturating_sub(1)).rev() {
-        strides[axis] = strides[axis + 1] * shape[axis + 1];
-    }
-    strides
-}
-
 /// Axes as the kernels take them: the rank, the sizes, and each list of strides in `RANK` places. Neighbouring axes that
 /// lie behind one another in every list are walked as one.
 pub(super) fn axes<const N: usize>(

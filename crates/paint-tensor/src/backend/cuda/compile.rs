@@ -31,36 +31,12 @@ impl Source {
         text + TYPES + self.text
     }
 
-    /// Machine code for a GPU of this capability: from `cache` if it is there, else compiled and put there.
-    pub(super) fn image(&self, capability: (i32, i32), cache: Option<&Path>) -> Result<Vec<u8>> {
+    /// Machine code of this source for a GPU of this capability.
+    pub(super) fn file(&self, capability: (i32, i32), cache: Option<&Path>) -> Cubin<'_> {
         let text = self.text();
         let architecture = format!("sm_{}{}", capability.0, capability.1);
         let path = cache.map(|folder| folder.join(file_name(self.name, &text, &architecture)));
-        if let Some(image) = path.as_ref().and_then(|path| std::fs::read(path).ok()) {
-            return Ok(image);
-        }
-        let image = self.compile(&text, &architecture)?;
-        if let Some(path) = path {
-            keep(&path, &image);
-        }
-        Ok(image)
-    }
-
-    /// Compiles without looking at the cache, and replaces what it holds.
-    pub(super) fn fresh_image(
-        &self,
-        capability: (i32, i32),
-        cache: Option<&Path>,
-    ) -> Result<Vec<u8>> {
-        if let Some(folder) = cache {
-            let architecture = format!("sm_{}{}", capability.0, capability.1);
-            let _ = std::fs::remove_file(folder.join(file_name(
-                self.name,
-                &self.text(),
-                &architecture,
-            )));
-        }
-        self.image(capability, cache)
+        Cubin { source: self, text, architecture, path }
     }
 
     fn compile(&self, text: &str, architecture: &str) -> Result<Vec<u8>> {
@@ -90,6 +66,33 @@ impl Source {
 
     fn error(&self, why: String) -> Error {
         Error::Gpu { what: format!("compiling {}", self.name), why }
+    }
+}
+
+/// A source as it is compiled, and the place of the result on disk.
+pub(super) struct Cubin<'a> {
+    source: &'a Source,
+    text: String,
+    architecture: String,
+    path: Option<PathBuf>,
+}
+
+impl Cubin<'_> {
+    /// From the disk if it is there, else compiled and put there.
+    pub(super) fn image(&self) -> Result<Vec<u8>> {
+        match self.path.as_ref().and_then(|path| std::fs::read(path).ok()) {
+            Some(image) => Ok(image),
+            None => self.fresh_image(),
+        }
+    }
+
+    /// Compiled without looking at the disk, whose content is replaced.
+    pub(super) fn fresh_image(&self) -> Result<Vec<u8>> {
+        let image = self.source.compile(&self.text, &self.architecture)?;
+        if let Some(path) = &self.path {
+            keep(path, &image);
+        }
+        Ok(image)
     }
 }
 

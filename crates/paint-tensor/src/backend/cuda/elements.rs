@@ -3,7 +3,7 @@
 use super::buffer::{Buffer, Kind};
 use super::driver::{Arg, Grid};
 use super::{Cuda, on_gpu};
-use crate::backend::Storage;
+use crate::backend::{Storage, Unary};
 use crate::{Error, Result};
 
 /// Threads of a block of the elementwise kernels.
@@ -11,6 +11,8 @@ pub(super) const THREADS: usize = 256;
 /// Columns and rows of threads of the kernels that sum columns, as in `layout.cu`.
 pub(super) const COLUMNS: usize = 32;
 pub(super) const LANES: u32 = 16;
+/// Rows that one block of such a kernel sums.
+pub(super) const CHUNK: usize = 256;
 
 impl Cuda {
     pub(super) fn take(&self, len: usize, kind: Kind) -> Result<Buffer> {
@@ -103,6 +105,21 @@ impl Cuda {
         Ok(Storage::Cuda(out))
     }
 
+    pub(super) fn elementwise(&self, op: Unary, x: &Buffer) -> Result<Storage> {
+        let (code, argument) = match op {
+            Unary::Exp => (0, 0.0),
+            Unary::Log => (1, 0.0),
+            Unary::Sqrt => (2, 0.0),
+            Unary::Relu => (3, 0.0),
+            Unary::Step => (4, 0.0),
+            Unary::Gelu => (5, 0.0),
+            Unary::GeluSlope => (6, 0.0),
+            Unary::Scale(by) => (7, by),
+            Unary::AddScalar(term) => (8, term),
+        };
+        self.map("unary_f32", &[Arg::I32(code), Arg::F32(argument)], &[x], x.len())
+    }
+
     /// Indices as the bits of `f32`.
     pub(super) fn indices(&self, indices: &[usize]) -> Result<Buffer> {
         let bits: Vec<f32> = indices.iter().map(|&i| f32::from_bits(i as u32)).collect();
@@ -119,7 +136,6 @@ impl Cuda {
 
     /// Sums over the middle of `[outer, mid, inner]`: in one pass, or by chunks of rows and then over the chunks.
     pub(super) fn sums(&self, x: &Buffer, [outer, mid, inner]: [usize; 3]) -> Result<Buffer> {
-        const CHUNK: usize = 256;
         if inner == 1 {
             let out = self.take_f32(outer)?;
             if outer > 0 {

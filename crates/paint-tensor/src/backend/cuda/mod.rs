@@ -15,24 +15,24 @@ mod elements;
 mod gemm;
 mod matmul;
 mod open;
+mod peak;
 mod rows;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use self::arena::Arena;
-use self::axes::{axes, strides, window_arg};
+use self::axes::{axes, window_arg};
 use self::buffer::Kind;
 use self::driver::{Arg, Gpu, Kernels};
 use self::matmul::Products;
 use super::{
-    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, Epilogue, Gemm, Matrix, Memory,
-    Precision, Storage, Unary, Update, Window,
+    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, Gemm, Memory, Precision,
+    Storage, Unary, Update, Window,
 };
 use crate::Result;
-use crate::shape::elem_count;
+use crate::shape::{broadcast_strides, elem_count};
 
 pub(crate) use self::buffer::Buffer;
 
@@ -73,21 +73,7 @@ impl Backend for Cuda {
     }
 
     fn peak_gflops(&self) -> Result<f64> {
-        const SIDE: usize = 8192;
-        let numbers = (0..SIDE * SIDE).map(|i| (i.wrapping_mul(2_654_435_761) >> 7) as u8);
-        let x = self.compact(&self.upload(numbers.map(|x| f32::from(x) - 127.5).collect())?)?;
-        let matrix = Matrix::row_major(&x, SIDE);
-        let (epilogue, full) = (Epilogue::None, false);
-        let gemm =
-            Gemm { batches: 1, m: SIDE, n: SIDE, k: SIDE, a: matrix, b: matrix, epilogue, full };
-        let mut best = f64::INFINITY;
-        for _ in 0..6 {
-            let start = Instant::now();
-            self.product(&gemm)?;
-            self.synchronize()?;
-            best = best.min(start.elapsed().as_secs_f64());
-        }
-        Ok(2.0 * (SIDE as f64).powi(3) / best / 1e9)
+        self.measured_peak_gflops()
     }
 
     fn upload(&self, data: Vec<f32>) -> Result<Storage> {
@@ -114,8 +100,7 @@ impl Backend for Cuda {
     }
 
     fn memory(&self) -> Option<Memory> {
-        let usage = self.arena.usage();
-        Some(Memory { used: usage.used, peak: usage.peak, reserved: usage.reserved })
+        Some(self.arena.memory())
     }
 
     fn compact(&self, x: &Storage) -> Result<Storage> {
@@ -310,19 +295,7 @@ impl Backend for Cuda {
     }
 
     fn unary(&self, op: Unary, x: &Storage) -> Result<Storage> {
-        let (code, argument) = match op {
-            Unary::Exp => (0, 0.0),
-            Unary::Log => (1, 0.0),
-            Unary::Sqrt => (2, 0.0),
-            Unary::Relu => (3, 0.0),
-            Unary::Step => (4, 0.0),
-            Unary::Gelu => (5, 0.0),
-            Unary::GeluSlope => (6, 0.0),
-            Unary::Scale(by) => (7, by),
-            Unary::AddScalar(term) => (8, term),
-        };
-        let x = self.widened(x)?;
-        self.map("unary_f32", &[Arg::I32(code), Arg::F32(argument)], &[&x], x.len())
+        self.elementwise(op, &self.widened(x)?)
     }
 
     fn binary(&self, op: Binary, a: &Storage, b: &Storage) -> Result<Storage> {
@@ -363,7 +336,7 @@ impl Backend for Cuda {
 
     fn permute(&self, x: &Storage, shape: &[usize], order: &[usize]) -> Result<Storage> {
         let x = self.widened(x)?;
-        let steps = strides(shape);
+        let steps = broadcast_strides(shape, shape);
         let (sizes, steps): (Vec<_>, Vec<_>) =
             order.iter().map(|&axis| (shape[axis], steps[axis])).unzip();
         self.map("permute", &[axes("permute", &sizes, [&steps])?], &[&x], x.len())

@@ -23,14 +23,14 @@ pub(super) fn open(name: &str, precision: Precision) -> Result<Arc<Cuda>> {
         _ => rest.strip_prefix(':')?.parse::<i32>().ok(),
     });
     let ordinal = number.ok_or_else(|| wrong("a GPU is named cuda:0, cuda:1, ...".to_owned()))?;
-    let found = driver::devices().map_err(wrong)?;
-    if ordinal < 0 || ordinal as usize >= found.len() {
-        return Err(wrong(format!("this machine has {} GPU(s)", found.len())));
-    }
     let mut opened =
         OPENED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(cuda) = opened.get(&(ordinal, precision)) {
         return Ok(Arc::clone(cuda));
+    }
+    let found = driver::devices().map_err(wrong)?;
+    if ordinal < 0 || ordinal as usize >= found.len() {
+        return Err(wrong(format!("this machine has {} GPU(s)", found.len())));
     }
     let cuda = Arc::new(Cuda::new(ordinal, precision)?);
     opened.insert((ordinal, precision), Arc::clone(&cuda));
@@ -83,19 +83,18 @@ impl Cuda {
             ("planes", include_str!("kernels/planes.cu"), &[]),
         ];
         let mut kernels = Kernels::default();
-        let images = std::thread::scope(|scope| {
-            let tasks = sources.map(|(name, text, _)| {
+        let modules = std::thread::scope(|scope| {
+            let tasks = sources.map(|(name, text, expanded)| {
                 let (gpu, cache) = (&gpu, cache.as_deref());
                 scope.spawn(move || {
                     let source = Source { name, text, defines: Vec::new() };
-                    (source.image(gpu.properties.capability, cache), source)
+                    load(gpu, &source, &kernel_names(text, expanded), 0, cache)
                 })
             });
             tasks.map(|task| task.join().expect("compiling does not panic"))
         });
-        for ((image, source), (_, text, expanded)) in images.into_iter().zip(sources) {
-            let names = kernel_names(text, expanded);
-            kernels.extend(load(&gpu, &source, &image?, &names, 0, cache.as_deref())?);
+        for module in modules {
+            kernels.extend(module?);
         }
         let arena = Arena::new(Arc::clone(&gpu));
         let workspace =
@@ -110,14 +109,13 @@ impl Cuda {
 pub(super) fn load(
     gpu: &Gpu,
     source: &Source,
-    image: &[u8],
     names: &[String],
     shared: u32,
     cache: Option<&Path>,
 ) -> Result<Kernels> {
-    gpu.load(image, names, shared).or_else(|_| {
-        gpu.load(&source.fresh_image(gpu.properties.capability, cache)?, names, shared)
-    })
+    let file = source.file(gpu.properties.capability, cache);
+    gpu.load(&file.image()?, names, shared)
+        .or_else(|_| gpu.load(&file.fresh_image()?, names, shared))
 }
 
 /// Kernels whose names come out of macros.

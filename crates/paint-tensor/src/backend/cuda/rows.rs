@@ -3,7 +3,7 @@
 use super::Cuda;
 use super::buffer::{Buffer, Kind};
 use super::driver::{Arg, Grid};
-use super::elements::{COLUMNS, LANES, THREADS};
+use super::elements::{CHUNK, COLUMNS, LANES, THREADS};
 use crate::Result;
 use crate::backend::Storage;
 
@@ -109,7 +109,6 @@ impl Cuda {
         grad: &Buffer,
         d: usize,
     ) -> Result<(Storage, Storage)> {
-        const CHUNK: usize = 256;
         let grad = self.gradient_beside(x, grad)?;
         let rows = x.len() / d;
         let chunks = rows.div_ceil(CHUNK).max(1);
