@@ -66,6 +66,12 @@ impl Sink {
         Ok(())
     }
 
+    /// What has been added to the linked node so far, taken out: a rule that can sum while it computes adds the whole.
+    pub(crate) fn earlier(&mut self, link: &Link) -> Option<Tensor> {
+        let (_, earlier) = self.pending.remove(&link.as_ref()?.id)?;
+        Some(earlier)
+    }
+
     /// Adds the gradient that `compute` gives, if the input is tracked at all.
     pub(crate) fn add_to(
         &mut self,

@@ -127,13 +127,14 @@ pub(crate) trait Backend: Send + Sync {
         beta: &Storage,
         eps: f32,
     ) -> Result<(Storage, Storage)>;
-    /// The gradient of the input.
+    /// The gradient of the input, added to `earlier` where there is one: a residual stream brings it.
     fn layer_norm_backward(
         &self,
         x: &Storage,
         stats: &Storage,
         gamma: &Storage,
         grad: &Storage,
+        earlier: Option<Storage>,
     ) -> Result<Storage>;
     /// The gradients of scale and shift, `d` elements each.
     fn layer_norm_affine_backward(

@@ -51,8 +51,9 @@ impl Rule for LayerNormRule {
     fn backward(&self, grad: Tensor, sink: &mut Sink) -> Result<()> {
         let (x, stats, gamma) = (self.x.storage(), self.stats.storage(), self.gamma.storage());
         let backend = grad.device().backend();
+        let earlier = sink.earlier(&self.links[0]).map(Tensor::into_storage);
         sink.add_to(&self.links[0], || {
-            let dx = backend.layer_norm_backward(x, stats, gamma, grad.storage())?;
+            let dx = backend.layer_norm_backward(x, stats, gamma, grad.storage(), earlier)?;
             Ok(Tensor::frozen(self.x.shape().to_vec(), dx, grad.device().clone()))
         })?;
         if self.links[1].is_none() && self.links[2].is_none() {

@@ -188,10 +188,15 @@ impl Backend for Cpu {
         stats: &Storage,
         gamma: &Storage,
         grad: &Storage,
+        earlier: Option<Storage>,
     ) -> Result<Storage> {
-        Ok(build(x.len(), |dx| {
+        let dx = build(x.len(), |dx| {
             rowwise::layer_norm_backward(host(x), host(stats), host(gamma), host(grad), dx);
-        }))
+        });
+        match earlier {
+            Some(earlier) => self.accumulate(earlier, &dx),
+            None => Ok(dx),
+        }
     }
 
     fn layer_norm_affine_backward(

@@ -1,7 +1,9 @@
 //! GPU memory: a few large segments, cut and joined by best fit.
 //!
 //! Batches of different sizes (the confident set of every step) would fill a pool of fixed blocks with leftovers; pieces
-//! that can be joined again keep memory flat over a long stream.
+//! that can be joined again keep memory flat over a long stream. Most blocks are asked for again at the same size in
+//! the next layer, so a piece first goes onto a shelf of its size, and is joined with its neighbours only when nothing else
+//! fits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,23 +23,54 @@ struct Pieces {
     by_length: BTreeSet<(usize, u64)>,
     /// Addresses where a segment begins: pieces are never joined across.
     segments: BTreeSet<u64>,
+    /// Given back and not yet joined: lengths in order, with the addresses of each.
+    shelves: Vec<(usize, Vec<u64>)>,
     memory: Memory,
 }
 
 impl Pieces {
     fn take(&mut self, bytes: usize) -> Option<u64> {
-        let &(length, address) = self.by_length.range((bytes, 0)..).next()?;
-        self.remove(address, length);
-        if length > bytes {
-            self.insert(address + bytes as u64, length - bytes);
-        }
+        let address = self.shelved(bytes).or_else(|| self.best_fit(bytes)).or_else(|| {
+            self.clear_shelves();
+            self.best_fit(bytes)
+        })?;
         self.memory.used += bytes;
         self.memory.peak = self.memory.peak.max(self.memory.used);
         Some(address)
     }
 
-    fn give(&mut self, mut address: u64, mut bytes: usize) {
+    fn give(&mut self, address: u64, bytes: usize) {
         self.memory.used -= bytes;
+        match self.shelves.binary_search_by_key(&bytes, |shelf| shelf.0) {
+            Ok(place) => self.shelves[place].1.push(address),
+            Err(place) => self.shelves.insert(place, (bytes, vec![address])),
+        }
+    }
+
+    fn shelved(&mut self, bytes: usize) -> Option<u64> {
+        let place = self.shelves.binary_search_by_key(&bytes, |shelf| shelf.0).ok()?;
+        self.shelves[place].1.pop()
+    }
+
+    fn best_fit(&mut self, bytes: usize) -> Option<u64> {
+        let &(length, address) = self.by_length.range((bytes, 0)..).next()?;
+        self.remove(address, length);
+        if length > bytes {
+            self.insert(address + bytes as u64, length - bytes);
+        }
+        Some(address)
+    }
+
+    fn clear_shelves(&mut self) {
+        for (bytes, addresses) in std::mem::take(&mut self.shelves) {
+            for address in addresses {
+                self.join(address, bytes);
+            }
+        }
+    }
+
+    /// Puts a piece back beside its free neighbours.
+    fn join(&mut self, mut address: u64, mut bytes: usize) {
         let next = address + bytes as u64;
         if let Some(&length) = self.by_address.get(&next).filter(|_| !self.segments.contains(&next))
         {
@@ -146,11 +179,14 @@ mod tests {
         assert_eq!([a, b, c], [4096, 5120, 5632]);
         pieces.give(a, 1024);
         pieces.give(c, 1024);
-        assert_eq!(pieces.take(900_usize.next_multiple_of(512)), Some(a), "the smallest that fits");
-        pieces.give(a, 1024);
+        assert_eq!(pieces.take(1024), Some(c), "the last of its size");
+        pieces.give(c, 1024);
+        assert_eq!(pieces.take(512), Some(6656), "what was never cut before what must be joined");
+        pieces.give(6656, 512);
         pieces.give(b, 512);
-        assert_eq!(pieces.by_address.iter().next(), Some((&4096, &4096)), "one piece again");
-        assert_eq!((pieces.memory.used, pieces.memory.peak), (0, 2560));
+        assert_eq!(pieces.take(4096), Some(4096), "one piece again");
+        pieces.give(4096, 4096);
+        assert_eq!((pieces.memory.used, pieces.memory.peak), (0, 4096));
     }
 
     #[test]
@@ -163,6 +199,7 @@ mod tests {
         let (a, b) = (pieces.take(4096).unwrap(), pieces.take(4096).unwrap());
         pieces.give(a, 4096);
         pieces.give(b, 4096);
+        assert_eq!(pieces.take(8192), None);
         assert_eq!(pieces.by_address.len(), 2);
     }
 }

@@ -5,11 +5,11 @@
 #![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
 
 use cudarc::driver::{result, sys};
+use rustc_hash::FxHashMap;
 
 use crate::{Error, Result};
 
@@ -145,7 +145,7 @@ impl Grid {
 
 /// Kernels by name.
 #[derive(Default)]
-pub(super) struct Kernels(BTreeMap<String, sys::CUfunction>);
+pub(super) struct Kernels(FxHashMap<String, sys::CUfunction>);
 
 // SAFETY: function handles belong to the context, not to a thread.
 unsafe impl Send for Kernels {}
@@ -204,7 +204,7 @@ impl Gpu {
         // SAFETY: the image is a cubin that NVRTC wrote, kept alive during the call.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
             .map_err(failed("loading the compiled kernels"))?;
-        let mut kernels = BTreeMap::new();
+        let mut kernels = FxHashMap::default();
         for name in names {
             let c_name = std::ffi::CString::new(name.as_str()).expect("kernel names have no zero");
             // SAFETY: the module was loaded above and is never unloaded.

@@ -5,7 +5,7 @@
 //! a later guess must win clearly, so that two runs choose alike.
 #![expect(unsafe_code, reason = "every call into cuBLASLt is a foreign function")]
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::cublaslt::{result, sys};
 use cudarc::driver::result::{DriverError, event};
 use cudarc::driver::sys::{CUevent_flags, CUstream};
+use rustc_hash::FxHashMap;
 
 use super::buffer::Kind;
 use crate::{Error, Result};
@@ -104,7 +105,7 @@ pub(super) struct Place {
 /// The library and the plans made so far.
 pub(super) struct Products {
     handle: sys::cublasLtHandle_t,
-    plans: Mutex<HashMap<Problem, Plan>>,
+    plans: Mutex<FxHashMap<Problem, Plan>>,
 }
 
 // SAFETY: cuBLASLt handles and descriptors may be used from any thread; plans are used under the lock.
@@ -138,14 +139,17 @@ impl Products {
     /// Queues `out = A B (+ bias) (+ residual)`.
     pub(super) fn queue(&self, problem: &Problem, at: Addresses, place: Place) -> Result<()> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if !plans.contains_key(problem) {
-            let mut plan = self.plan(problem).map_err(failed(problem))?;
-            if plan.algorithms.len() > 1 {
-                plan.algorithms = vec![self.fastest(&plan, at, place).map_err(failed(problem))?];
+        let plan = match plans.entry(*problem) {
+            Entry::Occupied(plan) => plan.into_mut(),
+            Entry::Vacant(free) => {
+                let mut plan = self.plan(problem).map_err(failed(problem))?;
+                if plan.algorithms.len() > 1 {
+                    let fastest = self.fastest(&plan, at, place).map_err(failed(problem))?;
+                    plan.algorithms = vec![fastest];
+                }
+                free.insert(plan)
             }
-            plans.insert(*problem, plan);
-        }
-        let plan = &plans[problem];
+        };
         self.run(plan, &plan.algorithms[0], at, place).map_err(failed(problem))
     }
 

@@ -154,8 +154,10 @@ impl Backend for Cuda {
         stats: &Storage,
         gamma: &Storage,
         grad: &Storage,
+        earlier: Option<Storage>,
     ) -> Result<Storage> {
-        self.layer_norm_gradient(on_gpu(x), on_gpu(stats), on_gpu(gamma), on_gpu(grad))
+        let norm = [x, stats, gamma].map(on_gpu);
+        self.layer_norm_gradient(norm, on_gpu(grad), earlier.as_ref().map(on_gpu))
     }
 
     fn layer_norm_affine_backward(

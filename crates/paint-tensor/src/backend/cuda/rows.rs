@@ -87,15 +87,21 @@ impl Cuda {
 
     pub(super) fn layer_norm_gradient(
         &self,
-        x: &Buffer,
-        stats: &Buffer,
-        gamma: &Buffer,
+        [x, stats, gamma]: [&Buffer; 3],
         grad: &Buffer,
+        earlier: Option<&Buffer>,
     ) -> Result<Storage> {
         let (d, x) = (gamma.len(), &self.aligned(x)?);
         let grad = self.aligned(&self.gradient_beside(x, grad)?)?;
+        let earlier = match earlier {
+            Some(earlier) => Some(self.aligned(&self.cast(earlier, x.kind)?)?),
+            None => None,
+        };
         let dx = self.take(x.len(), x.kind)?;
-        let args = [x, stats, gamma, &grad, &dx].map(|x| Arg::Address(x.address()));
+        let address = |x: &Buffer| Arg::Address(x.address());
+        let added = earlier.as_ref().map_or(Arg::Address(0), address);
+        let args =
+            [address(x), address(stats), address(gamma), address(&grad), added, address(&dx)];
         let name =
             format!("layer_norm_backward_{}_{}_{}", x.kind.name(), grad.kind.name(), chunks(d));
         self.rows(&name, &args, x.len() / d, d)?;

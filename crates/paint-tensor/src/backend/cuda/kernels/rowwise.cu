@@ -59,10 +59,10 @@ __device__ void layer_norm(const T *x, const float *gamma, const float *beta, fl
     }
 }
 
-// dx = rstd (g - mean(g) - x̂ mean(g x̂)) with g = dy γ.
+// dx = rstd (g - mean(g) - x̂ mean(g x̂)) with g = dy γ, plus `earlier` where it is not null.
 template <class T, class G, int CHUNKS>
-__device__ void layer_norm_backward(const T *x, const float *stats, const float *gamma, const G *grad, T *dx,
-                                    int rows, int d) {
+__device__ void layer_norm_backward(const T *x, const float *stats, const float *gamma, const G *grad,
+                                    const T *earlier, T *dx, int rows, int d) {
     ROW_OF_WARP(row, rows)
     Row<T, CHUNKS> r;
     Row<G, CHUNKS> g;
@@ -78,6 +78,11 @@ __device__ void layer_norm_backward(const T *x, const float *stats, const float 
     m1 = warp_sum(m1) / d;
     m2 = warp_sum(m2) / d;
     EACH(c, j, i, d) r.v[c][j] = rstd * (g.v[c][j] - m1 - r.v[c][j] * m2);
+    if (earlier) {
+        Row<T, CHUNKS> sum;
+        sum.load(earlier + (i64)row * d, d, lane);
+        EACH(c, j, i, d) r.v[c][j] += sum.v[c][j];
+    }
     r.store(dx + (i64)row * d, d, lane);
 }
 
@@ -101,8 +106,8 @@ __device__ void layer_norm_any(const T *x, const float *gamma, const float *beta
 }
 
 template <class T, class G>
-__device__ void layer_norm_backward_any(const T *x, const float *stats, const float *gamma, const G *grad, T *dx,
-                                        int rows, int d) {
+__device__ void layer_norm_backward_any(const T *x, const float *stats, const float *gamma, const G *grad,
+                                        const T *earlier, T *dx, int rows, int d) {
     ROW_OF_WARP(row, rows)
     x += (i64)row * d;
     grad += (i64)row * d;
@@ -116,19 +121,21 @@ __device__ void layer_norm_backward_any(const T *x, const float *stats, const fl
     m2 = warp_sum(m2) / d;
     for (int i = lane; i < d; i += 32) {
         float g = widen(grad[i]) * gamma[i];
-        dx[(i64)row * d + i] = narrow<T>(rstd * (g - m1 - (widen(x[i]) - mean) * rstd * m2));
+        float sum = earlier ? widen(earlier[(i64)row * d + i]) : 0.0f;
+        dx[(i64)row * d + i] = narrow<T>(rstd * (g - m1 - (widen(x[i]) - mean) * rstd * m2) + sum);
     }
 }
 
 #define NORM_ARGS(T) const T *x, const float *gamma, const float *beta, float eps, T *out, float *stats, int rows, int d
-#define BACK_ARGS(T, G) const T *x, const float *stats, const float *gamma, const G *grad, T *dx, int rows, int d
+#define BACK_ARGS(T, G) const T *x, const float *stats, const float *gamma, const G *grad, const T *earlier, T *dx, \
+                        int rows, int d
 #define NORM(name, T, CHUNKS)                                                                  \
     extern "C" __global__ void layer_norm_##name##_##CHUNKS(NORM_ARGS(T)) {                    \
         layer_norm<T, CHUNKS>(x, gamma, beta, eps, out, stats, rows, d);                       \
     }
 #define BACK(name, T, G, CHUNKS)                                                               \
     extern "C" __global__ void layer_norm_backward_##name##_##CHUNKS(BACK_ARGS(T, G)) {        \
-        layer_norm_backward<T, G, CHUNKS>(x, stats, gamma, grad, dx, rows, d);                 \
+        layer_norm_backward<T, G, CHUNKS>(x, stats, gamma, grad, earlier, dx, rows, d);                 \
     }
 #define SIZES(CHUNKS)                                                                          \
     NORM(f32, float, CHUNKS) NORM(bf16, bf16, CHUNKS)                                          \
@@ -142,7 +149,7 @@ SIZES(1) SIZES(2) SIZES(3) SIZES(4) SIZES(6) SIZES(8)
     }
 #define BACK_ANY(name, T, G)                                                                   \
     extern "C" __global__ void layer_norm_backward_##name##_any(BACK_ARGS(T, G)) {             \
-        layer_norm_backward_any<T, G>(x, stats, gamma, grad, dx, rows, d);                     \
+        layer_norm_backward_any<T, G>(x, stats, gamma, grad, earlier, dx, rows, d);                     \
     }
 ANY(f32, float) ANY(bf16, bf16)
 BACK_ANY(f32_f32, float, float) BACK_ANY(bf16_f32, bf16, float) BACK_ANY(bf16_bf16, bf16, bf16)
