@@ -3,12 +3,14 @@
 //! A draw is a function of what it is for and of the step, never of the draws before it: a run continues from its step
 //! counter alone, and a recorded run can be replayed by another implementation of the trait.
 
+use std::ops::Range;
+
 use paint_rng::Seed;
 use paint_tensor::Tensor;
 use rand_distr::Beta;
 
 use crate::Result;
-use crate::views::{NOISE_STD, Padding, View};
+use crate::views::{self, Noise, Padding, View};
 
 /// Where random numbers come from. `step` counts batches from 0; `number` counts whatever is drawn, which is the step
 /// for a method that draws one a batch.
@@ -21,8 +23,8 @@ pub trait Draws: Send + Sync {
     fn permutation(&self, number: u64, n: usize) -> Vec<usize>;
     /// The parameters of a view of images of `[H, W]` pixels.
     fn view(&self, number: u64, size: [usize; 2], padding: Padding) -> View;
-    /// `count` numbers of pixel noise, already scaled, for image `index` of a view.
-    fn noise(&self, number: u64, index: usize, count: usize) -> Vec<f32>;
+    /// The pixel noise of a view of the images `rows` of a batch, `count` numbers each.
+    fn noise(&self, number: u64, rows: &[usize], count: usize) -> Noise;
     /// The places of `0..count` that go back to the source, ascending, each with probability `share`, for the
     /// parameter of number `param` among the trained.
     fn restored(&self, step: u64, param: usize, count: usize, share: f64) -> Vec<usize>;
@@ -30,11 +32,24 @@ pub trait Draws: Send + Sync {
     fn start(&self, param: usize, count: usize) -> Vec<f32>;
 }
 
-/// The view of number `number` of a batch, with edge padding, as CoTTA and its followers augment.
+/// The views of these numbers of a batch, with edge padding, as CoTTA and its followers augment.
+pub(crate) fn padded_views(
+    draws: &dyn Draws,
+    numbers: Range<u64>,
+    images: &Tensor,
+) -> Result<Tensor> {
+    let [b, c, h, w] = images.dims4("images")?;
+    let rows: Vec<usize> = (0..b).collect();
+    let draw = |number| {
+        let view = draws.view(number, [h, w], Padding::Edge);
+        (view, draws.noise(number, &rows, c * h * w))
+    };
+    views::apply(&numbers.map(draw).collect::<Vec<_>>(), images)
+}
+
+/// The view of number `number` alone.
 pub(crate) fn padded_view(draws: &dyn Draws, number: u64, images: &Tensor) -> Result<Tensor> {
-    let [_, c, h, w] = images.dims4("images")?;
-    let view = draws.view(number, [h, w], Padding::Edge);
-    view.apply(images, |i| draws.noise(number, i, c * h * w))
+    padded_views(draws, number..number + 1, images)
 }
 
 /// Draws derived from the seed of a run.
@@ -60,9 +75,8 @@ impl Draws for Seeded {
         View::draw(&mut self.0.derive("views", &[number]), size, padding)
     }
 
-    fn noise(&self, number: u64, index: usize, count: usize) -> Vec<f32> {
-        let mut rng = self.0.derive("views/noise", &[number, index as u64]);
-        (0..count).map(|_| (NOISE_STD * rng.normal()) as f32).collect()
+    fn noise(&self, number: u64, _rows: &[usize], _count: usize) -> Noise {
+        Noise::Seed(self.0.derive("views/noise", &[number]).next_u64())
     }
 
     fn restored(&self, step: u64, param: usize, count: usize, share: f64) -> Vec<usize> {

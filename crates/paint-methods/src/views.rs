@@ -3,20 +3,16 @@
 //! One set of parameters serves all images of a batch; only the noise is drawn by pixel. In order: clip to [0, 1], five
 //! colour operations in a drawn order, an affine map, a 5x5 Gaussian blur, the centre crop, a flip, noise, clip.
 //! CoTTA pads the image with its edge pixels before the affine map, PAINT's code does not and so gets black borders:
-//! [`Padding`]. Images are planar `[3, H, W]` on the host, one task each.
-
-mod color;
-mod spatial;
+//! [`Padding`]. The pixels are made on the device, all views of a batch in one go.
 
 use paint_rng::Rng;
-use paint_tensor::Tensor;
-use rayon::prelude::*;
+pub use paint_tensor::ColorOp;
+use paint_tensor::{BLUR_TAPS, Distortion, Noise as Pixels, Tensor};
 
 use crate::Result;
-pub use color::ColorOp;
 
 /// Standard deviation of the noise added to every pixel.
-pub const NOISE_STD: f64 = 0.005;
+pub const NOISE_STD: f32 = 0.005;
 
 /// What lies beyond the edge of the image when the affine map asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +21,25 @@ pub enum Padding {
     None,
     /// The edge pixels, half an image wide on each side; black beyond (CoTTA).
     Edge,
+}
+
+impl Padding {
+    /// Width of the padding on each side.
+    fn width(self, side: usize) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Edge => side / 2,
+        }
+    }
+}
+
+/// The noise of one view of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Noise {
+    /// Drawn on the device.
+    Seed(u64),
+    /// Recorded, already scaled, for all images.
+    Recorded(Vec<f32>),
 }
 
 /// The parameters of one view.
@@ -48,12 +63,22 @@ pub struct View {
     pub padding: Padding,
 }
 
+/// The range a factor is drawn from.
+fn range(op: ColorOp) -> [f64; 2] {
+    match op {
+        ColorOp::Brightness => [0.6, 1.4],
+        ColorOp::Contrast | ColorOp::Gamma => [0.7, 1.3],
+        ColorOp::Saturation => [0.5, 1.5],
+        ColorOp::Hue => [-0.06, 0.06],
+    }
+}
+
 impl View {
     /// Draws the parameters for images of `[H, W]` pixels.
     pub fn draw(rng: &mut Rng, [h, w]: [usize; 2], padding: Padding) -> Self {
         let order = rng.permutation(5);
         let factors = ColorOp::ALL.map(|op| {
-            let [low, high] = op.range();
+            let [low, high] = range(op);
             rng.uniform_in(low, high) as f32
         });
         let margin = |side: usize| match padding {
@@ -74,24 +99,74 @@ impl View {
         }
     }
 
-    /// The view of every image, `[B, 3, H, W]` → the same. `noise(i)` gives the noise of image `i`, already scaled.
-    pub fn apply(
-        &self,
-        images: &Tensor,
-        noise: impl Fn(usize) -> Vec<f32> + Sync,
-    ) -> Result<Tensor> {
-        let [_, c, h, w] = images.dims4("images")?;
-        let mut pixels = images.to_vec()?;
-        pixels.par_chunks_mut((c * h * w).max(1)).enumerate().for_each(|(i, image)| {
-            image.iter_mut().for_each(|x| *x = x.clamp(0.0, 1.0));
-            for op in self.order {
-                op.apply(image, self.factors[op as usize]);
-            }
-            spatial::transform(self, image, [h, w]);
-            for (x, noise) in image.iter_mut().zip(noise(i)) {
-                *x = (*x + noise).clamp(0.0, 1.0);
-            }
-        });
-        Ok(Tensor::from_vec(pixels, images.shape(), images.device())?)
+    /// As the device takes it, for images of `[H, W]` pixels.
+    fn distortion(&self, [h, w]: [usize; 2], seed: u64) -> Distortion {
+        let pad = [h, w].map(|side| self.padding.width(side));
+        Distortion {
+            colors: self.order.map(|op| (op, self.factors[op as usize])),
+            pad,
+            matrix: self.matrix([h + 2 * pad[0], w + 2 * pad[1]]),
+            blur: blur_weights(self.blur_sigma),
+            flip: self.flip,
+            seed,
+        }
+    }
+
+    /// The affine map inside a frame of `[H, W]`: with its centre `c`, `d = (x, y) − c − shift` and the angle `a`, pixel
+    /// `(x, y)` comes from `u = (cos a · dx + sin a · dy) / scale + c_x`, `v = (−sin a · dx + cos a · dy) / scale + c_y`.
+    fn matrix(&self, [h, w]: [usize; 2]) -> [f64; 6] {
+        let (cx, cy) = ((w as f64 - 1.0) / 2.0, (h as f64 - 1.0) / 2.0);
+        let [sx, sy] = self.shift.map(f64::from);
+        let (angle, scale) = (f64::from(self.angle).to_radians(), f64::from(self.scale));
+        let (sin, cos) = (angle.sin() / scale, angle.cos() / scale);
+        let from = |along_x: f64, along_y: f64, centre: f64| {
+            [along_x, along_y, centre - along_x * (cx + sx) - along_y * (cy + sy)]
+        };
+        let [u, v] = [from(cos, sin, cx), from(-sin, cos, cy)];
+        [u[0], u[1], u[2], v[0], v[1], v[2]]
+    }
+}
+
+fn blur_weights(sigma: f32) -> [f32; BLUR_TAPS] {
+    let weight = |i: usize| {
+        let x = i as f64 - (BLUR_TAPS / 2) as f64;
+        (-0.5 * (x / f64::from(sigma)).powi(2)).exp()
+    };
+    let total: f64 = (0..BLUR_TAPS).map(weight).sum();
+    std::array::from_fn(|i| (weight(i) / total) as f32)
+}
+
+/// Every view of every image, `[B, 3, H, W]` → `[V B, 3, H, W]`, the images of a view together. Either all noise is
+/// recorded or none.
+pub fn apply(views: &[(View, Noise)], images: &Tensor) -> Result<Tensor> {
+    let [_, _, h, w] = images.dims4("images")?;
+    let mut recorded = Vec::new();
+    let looks: Vec<Distortion> = views
+        .iter()
+        .map(|(view, noise)| {
+            let seed = match noise {
+                Noise::Seed(seed) => *seed,
+                Noise::Recorded(values) => {
+                    recorded.extend_from_slice(values);
+                    0
+                }
+            };
+            view.distortion([h, w], seed)
+        })
+        .collect();
+    let noise =
+        if recorded.is_empty() { Pixels::Normal(NOISE_STD) } else { Pixels::Given(&recorded) };
+    Ok(images.detach().distort(&looks, noise)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_blur_keeps_the_image_and_a_wide_one_its_mean() {
+        assert_eq!(blur_weights(0.001), [0.0, 0.0, 1.0, 0.0, 0.0]);
+        let weights = blur_weights(0.5);
+        assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-6 && weights[1] > 0.1);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fixture::Fixture;
 use paint_methods::draws::Draws;
-use paint_methods::views::{Padding, View};
+use paint_methods::views::{Noise, Padding, View};
 use paint_methods::{BuildArgs, Method, SourceData, by_name};
 use paint_nn::backbone::Backbone;
 use paint_nn::backbone::cifar_resnet::{CifarResnetConfig, CifarVariant};
@@ -50,10 +50,11 @@ impl Draws for Replay {
         self.holder(&format!("{prefix}.order")).view(&prefix, padding)
     }
 
-    fn noise(&self, number: u64, index: usize, count: usize) -> Vec<f32> {
+    fn noise(&self, number: u64, rows: &[usize], count: usize) -> Noise {
         let key = format!("draw.view{number}.noise");
         let all = self.holder(&key).values(&key);
-        all[index * count..(index + 1) * count].to_vec()
+        let row = |&index: &usize| all[index * count..(index + 1) * count].to_vec();
+        Noise::Recorded(rows.iter().flat_map(row).collect())
     }
 
     fn restored(&self, step: u64, param: usize, _count: usize, _share: f64) -> Vec<usize> {

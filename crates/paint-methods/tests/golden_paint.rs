@@ -8,7 +8,7 @@ mod tiny_vit;
 use fixture::Fixture;
 use paint_methods::draws::Draws;
 use paint_methods::paint::{Adaptation, Config, Paint};
-use paint_methods::views::{Padding, View};
+use paint_methods::views::{Noise, Padding, View};
 use paint_methods::{BuildArgs, Method as _};
 use paint_rng::Seed;
 use tiny_vit::{close, model, movement};
@@ -41,9 +41,10 @@ impl Draws for Replay {
         self.0.view(&format!("step{step}.draw.augment"), padding)
     }
 
-    fn noise(&self, step: u64, index: usize, count: usize) -> Vec<f32> {
+    fn noise(&self, step: u64, rows: &[usize], count: usize) -> Noise {
         let all = self.0.values(&format!("step{step}.draw.augment.noise"));
-        all[index * count..(index + 1) * count].to_vec()
+        let row = |&index: &usize| all[index * count..(index + 1) * count].to_vec();
+        Noise::Recorded(rows.iter().flat_map(row).collect())
     }
 
     fn restored(&self, _step: u64, _param: usize, _count: usize, _share: f64) -> Vec<usize> {

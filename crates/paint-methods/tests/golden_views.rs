@@ -5,7 +5,7 @@
 mod fixture;
 
 use fixture::{Fixture, gap};
-use paint_methods::views::Padding;
+use paint_methods::views::{self, Noise, Padding};
 
 #[test]
 fn views_match_torchvision_with_and_without_padding() {
@@ -15,11 +15,9 @@ fn views_match_torchvision_with_and_without_padding() {
     assert_eq!(padded.len(), 7);
     for (i, padded) in padded.iter().enumerate() {
         let padding = if padded.as_bool().unwrap() { Padding::Edge } else { Padding::None };
-        let noise = fixture.values(&format!("{i}.noise"));
-        let each = noise.len() / 2;
+        let noise = Noise::Recorded(fixture.values(&format!("{i}.noise")));
         let view = fixture.view(&i.to_string(), padding);
-        let noise = |image: usize| noise[image * each..(image + 1) * each].to_vec();
-        let got = view.apply(&images, noise).unwrap().to_vec().unwrap();
+        let got = views::apply(&[(view, noise)], &images).unwrap().to_vec().unwrap();
         let found = gap(&got, &fixture.values(&format!("{i}.output")));
         // 1e-5: torchvision builds its sampling grid in float32; measured 1.8e-6.
         assert!(found < 1e-5, "case {i}: {found}");

@@ -105,6 +105,10 @@ impl Backbone for Watched {
         self.inner.set_batch_norm(mode);
     }
 
+    fn mixes_images(&self) -> bool {
+        self.inner.mixes_images()
+    }
+
     fn embed(&self, images: &Tensor) -> paint_nn::Result<Tensor> {
         self.inner.embed(images)
     }

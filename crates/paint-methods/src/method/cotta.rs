@@ -34,12 +34,15 @@ use serde::{Deserialize, Serialize};
 use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, table};
 use crate::Result;
 use crate::deployed::{Adapt, Deployed};
-use crate::draws::{Draws, padded_view};
+use crate::draws::{Draws, padded_views};
 use crate::learner::{Descent, Learner};
 use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, is_share, not_negative, read, scaled};
 use crate::teacher::Teacher;
 
 const NAME: &str = "cotta";
+
+/// Images of all views that a GPU takes at once.
+const IMAGES_TOGETHER: usize = 1600;
 
 /// The form of the loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,10 +139,16 @@ impl Cotta {
             return Ok((self.learner.forward(self.teacher.model(), images)?.logits, false));
         }
         let views = self.config.views as u64;
+        let together = self.views_together(images);
         let mut sum: Option<Tensor> = None;
-        for number in self.learner.step() * views..(self.learner.step() + 1) * views {
-            let view = padded_view(self.draws.as_ref(), number, images)?;
-            let z = self.learner.forward(self.teacher.model(), &view)?.logits;
+        let end = (self.learner.step() + 1) * views;
+        for first in (end - views..end).step_by(together) {
+            let numbers = first..end.min(first + together as u64);
+            let count = (numbers.end - numbers.start) as usize;
+            let views = padded_views(self.draws.as_ref(), numbers, images)?;
+            let z = self.learner.forward(self.teacher.model(), &views)?.logits;
+            let [rows, classes] = z.dims2("logits")?;
+            let z = z.reshape([count, rows / count, classes])?.sum(0)?;
             sum = Some(match sum {
                 Some(sum) => sum.add(&z)?,
                 None => z,
@@ -149,19 +158,19 @@ impl Cotta {
         Ok((sum.scale(1.0 / views as f32)?, true))
     }
 
+    /// How many views go through the teacher at once: batch norms must see each view alone, the processor's cache is
+    /// filled by one.
+    fn views_together(&self, images: &Tensor) -> usize {
+        let alone = self.teacher.model().mixes_images() || images.device().memory().is_none();
+        if alone { 1 } else { (IMAGES_TOGETHER / images.shape()[0].max(1)).max(1) }
+    }
+
     /// Step 6.
     fn restore(&mut self) -> Result<()> {
         let (step, share, draws) = (self.learner.step(), self.config.restored, self.draws.as_ref());
         self.learner.replace(|number, value, source| {
             let places = draws.restored(step, number, value.elem_count(), share);
-            if places.is_empty() {
-                return Ok(value.clone());
-            }
-            let mut keep = vec![1.0; value.elem_count()];
-            places.into_iter().for_each(|place| keep[place] = 0.0);
-            let keep = Tensor::from_vec(keep, value.shape(), value.device())?;
-            let back = keep.neg()?.add_scalar(1.0)?;
-            Ok(value.mul(&keep)?.add(&source.mul(&back)?)?)
+            Ok(value.restore(source, &places)?)
         })
     }
 }

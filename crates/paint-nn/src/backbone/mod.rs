@@ -151,6 +151,11 @@ pub trait Backbone: Send + Sync {
     /// Chooses the statistics of batch norms, until chosen anew; a network without batch norms stays as it is.
     fn set_batch_norm(&mut self, _mode: BnMode) {}
 
+    /// Whether what an image gives depends on the others of its batch: batch norms may make it so.
+    fn mixes_images(&self) -> bool {
+        false
+    }
+
     /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]` (of a convolutional network: the normalised
     /// images): made once for a batch and shared by its forward passes. It is affine, so the embedding of a mix of images
     /// is the mix of their embeddings.

@@ -105,6 +105,10 @@ impl Backbone for ResidualNet {
         self.batch_norm = mode;
     }
 
+    fn mixes_images(&self) -> bool {
+        self.batch_norm != BnMode::Running
+    }
+
     /// Mean and standard deviation alone: every convolution may adapt.
     fn embed(&self, images: &Tensor) -> Result<Tensor> {
         self.input.normalize(images)

@@ -17,6 +17,7 @@ pub(crate) use problem::{
 pub use table::{BACKENDS, BackendEntry, DeviceInfo, Memory};
 
 use crate::Result;
+use crate::op::distort::{Distortion, Noise};
 
 /// A block of `f32` on some device; cloning shares it.
 #[derive(Clone)]
@@ -222,6 +223,19 @@ pub(crate) trait Backend: Send + Sync {
     /// `a + b`, in the memory of `a` where nothing else refers to it.
     fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage>;
     fn update(&self, param: &Storage, grad: &Storage, update: &Update) -> Result<Vec<Storage>>;
+
+    /// Every look at images whose planes are `size`, those of a look together.
+    fn distort(
+        &self,
+        images: &Storage,
+        size: [usize; 2],
+        looks: &[Distortion],
+        noise: Noise,
+    ) -> Result<Storage>;
+    /// `value` with the elements of `source` at `places`, which ascend.
+    fn restore(&self, value: &Storage, source: &Storage, places: &[usize]) -> Result<Storage>;
+    /// `a + w (b - a)`.
+    fn lerp(&self, a: &Storage, b: &Storage, w: f32) -> Result<Storage>;
 
     /// The sum over the middle of `[outer, mid, inner]`.
     fn sum(&self, x: &Storage, split: [usize; 3]) -> Result<Storage>;

@@ -3,7 +3,7 @@
 use crate::backend::{Binary, Unary};
 use crate::shape::{broadcast, broadcast_strides, elem_count, repeated_axes};
 use crate::tape::{Link, Rule, Sink};
-use crate::{Result, Tensor};
+use crate::{Error, Result, Tensor};
 
 impl Tensor {
     /// `a + b`.
@@ -70,9 +70,29 @@ impl Tensor {
 
     /// `a + w (b - a)`: a moving average. It has no gradient rule.
     pub fn lerp(&self, rhs: &Self, weight: f32) -> Result<Self> {
-        self.refuse_gradient("lerp")?;
-        rhs.refuse_gradient("lerp")?;
-        self.add(&rhs.sub(self)?.scale(weight)?)
+        self.like("lerp", rhs)?;
+        let out = self.device().backend().lerp(self.storage(), rhs.storage(), weight)?;
+        Ok(Self::frozen(self.shape().to_vec(), out, self.device().clone()))
+    }
+
+    /// These elements, with those of `source` at `places` of the flat order, which ascend. It has no gradient rule.
+    pub fn restore(&self, source: &Self, places: &[usize]) -> Result<Self> {
+        self.like("restore", source)?;
+        if let Some(&index) = places.last().filter(|&&place| place >= self.elem_count()) {
+            return Err(Error::Index { what: "restore", index, size: self.elem_count() });
+        }
+        let out = self.device().backend().restore(self.storage(), source.storage(), places)?;
+        Ok(Self::frozen(self.shape().to_vec(), out, self.device().clone()))
+    }
+
+    /// Refuses another shape or device, and gradients.
+    fn like(&self, what: &'static str, other: &Self) -> Result<()> {
+        if other.shape() != self.shape() {
+            return Err(other.shape_error(what, format!("{:?}", self.shape())));
+        }
+        self.refuse_gradient(what)?;
+        other.refuse_gradient(what)?;
+        self.device().check_same(other.device(), what)
     }
 
     /// `self + grad` for gradients, in place where nothing else refers to `self`.

@@ -4,6 +4,7 @@ mod activation;
 mod attention;
 pub(crate) mod batch_norm;
 pub(crate) mod conv;
+pub(crate) mod distort;
 mod elementwise;
 mod group_norm;
 mod layout;

@@ -7,7 +7,7 @@ use super::choice::{Bound, MixInput};
 use super::{Config, Paint};
 use crate::Result;
 use crate::draws::Draws;
-use crate::views::Padding;
+use crate::views::{self, Padding};
 
 /// Pseudo labels (Eq. 7).
 pub(super) struct PseudoLabels {
@@ -80,8 +80,8 @@ impl Paint {
                 let images = images.detach().gather(confident)?;
                 let [_, c, h, w] = images.dims4("images")?;
                 let view = self.draws.view(self.step, [h, w], Padding::None);
-                let noise = |i: usize| self.draws.noise(self.step, confident[i], c * h * w);
-                mix.blend(&self.source.embed(&view.apply(&images, noise)?)?)
+                let noise = self.draws.noise(self.step, confident, c * h * w);
+                mix.blend(&self.source.embed(&views::apply(&[(view, noise)], &images)?)?)
             }
         }
     }

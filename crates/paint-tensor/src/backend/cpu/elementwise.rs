@@ -4,6 +4,15 @@ use super::math;
 use super::parallel::{for_rows, vectorized};
 use crate::backend::{Binary, Unary};
 
+/// `a + w (b - a)`.
+pub(super) fn lerp(a: &[f32], b: &[f32], w: f32, out: &mut [f32]) {
+    fill_with(
+        out,
+        #[inline(always)]
+        |i| a[i] + w * (b[i] - a[i]),
+    );
+}
+
 /// `out[i] = f(i)` in vector code over all threads.
 pub(super) fn fill_with(out: &mut [f32], f: impl Fn(usize) -> f32 + Sync) {
     for_rows(out, 1, |first, out| {

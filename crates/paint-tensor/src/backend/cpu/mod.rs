@@ -7,6 +7,7 @@ mod attention;
 mod avx512;
 mod channelwise;
 mod conv;
+mod distort;
 mod elementwise;
 mod finish;
 mod gemm;
@@ -35,6 +36,7 @@ use super::{
     Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Epilogue, Gemm,
     HeadRows, Matrix, Precision, Storage, Unary, Update, Window,
 };
+use crate::op::distort::{Distortion, Noise};
 use crate::shape::elem_count;
 use crate::{Error, Result};
 
@@ -364,6 +366,29 @@ impl Backend for Cpu {
 
     fn update(&self, param: &Storage, grad: &Storage, update: &Update) -> Result<Vec<Storage>> {
         Ok(update::updated(param, grad, update))
+    }
+
+    fn distort(
+        &self,
+        images: &Storage,
+        size: [usize; 2],
+        looks: &[Distortion],
+        noise: Noise,
+    ) -> Result<Storage> {
+        Ok(build(images.len() * looks.len(), |out| {
+            distort::distort(host(images), size, looks, noise, out);
+        }))
+    }
+
+    fn restore(&self, value: &Storage, source: &Storage, places: &[usize]) -> Result<Storage> {
+        Ok(build(value.len(), |out| {
+            out.copy_from_slice(host(value));
+            places.iter().for_each(|&place| out[place] = host(source)[place]);
+        }))
+    }
+
+    fn lerp(&self, a: &Storage, b: &Storage, w: f32) -> Result<Storage> {
+        Ok(build(a.len(), |out| elementwise::lerp(host(a), host(b), w, out)))
     }
 
     fn sum(&self, x: &Storage, split: [usize; 3]) -> Result<Storage> {

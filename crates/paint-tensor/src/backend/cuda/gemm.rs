@@ -120,6 +120,31 @@ impl Cuda {
         self.each(&name, a.len().div_ceil(4), &[Arg::I32(op as i32), x, y, z], a.len())
     }
 
+    /// `a + w (b - a)`, stored as `a` is.
+    pub(super) fn lerped(&self, a: &Buffer, b: &Buffer, w: f32) -> Result<Storage> {
+        let (a, b) = (&self.aligned(a)?, &self.aligned(&self.cast(b, a.kind)?)?);
+        let out = self.take(a.len(), a.kind)?;
+        let [x, y, z] = [a, b, &out].map(|x| Arg::Address(x.address()));
+        let name = format!("lerp_{}", a.kind.name());
+        self.each(&name, a.len().div_ceil(4), &[Arg::F32(w), x, y, z], a.len())?;
+        Ok(Storage::Cuda(out))
+    }
+
+    /// `value`, with the elements of `source` at `places`.
+    pub(super) fn restored(
+        &self,
+        value: &Buffer,
+        source: &Buffer,
+        places: &[usize],
+    ) -> Result<Storage> {
+        let out = self.take_f32(value.len())?;
+        self.copy_rows((value, 0, value.len()), (&out, 0, value.len()), [1, value.len()])?;
+        let index = self.indices(places)?;
+        let [from, at, to] = [source, &index, &out].map(|x| Arg::Address(x.address()));
+        self.each("restore", places.len(), &[from, at, to], places.len())?;
+        Ok(Storage::Cuda(out))
+    }
+
     pub(super) fn updated(
         &self,
         param: &Buffer,

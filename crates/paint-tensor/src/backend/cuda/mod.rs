@@ -10,6 +10,7 @@ mod axes;
 mod buffer;
 mod compile;
 mod convolve;
+mod distort;
 mod driver;
 mod elements;
 mod gemm;
@@ -32,6 +33,7 @@ use super::{
     Storage, Unary, Update, Window,
 };
 use crate::Result;
+use crate::op::distort::{Distortion, Noise};
 use crate::shape::{broadcast_strides, elem_count};
 
 pub(crate) use self::buffer::Buffer;
@@ -330,6 +332,24 @@ impl Backend for Cuda {
 
     fn update(&self, param: &Storage, grad: &Storage, update: &Update) -> Result<Vec<Storage>> {
         self.updated(&self.widened(param)?, &self.widened(grad)?, update)
+    }
+
+    fn distort(
+        &self,
+        images: &Storage,
+        size: [usize; 2],
+        looks: &[Distortion],
+        noise: Noise,
+    ) -> Result<Storage> {
+        self.distorted(&self.widened(images)?, size, looks, noise)
+    }
+
+    fn restore(&self, value: &Storage, source: &Storage, places: &[usize]) -> Result<Storage> {
+        self.restored(&self.widened(value)?, &self.widened(source)?, places)
+    }
+
+    fn lerp(&self, a: &Storage, b: &Storage, w: f32) -> Result<Storage> {
+        self.lerped(on_gpu(a), on_gpu(b), w)
     }
 
     fn sum(&self, x: &Storage, split: [usize; 3]) -> Result<Storage> {

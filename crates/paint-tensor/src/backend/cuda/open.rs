@@ -81,6 +81,7 @@ impl Cuda {
             ("rowwise", include_str!("kernels/rowwise.cu"), rows::ROWWISE),
             ("layout", include_str!("kernels/layout.cu"), LAYOUT),
             ("planes", include_str!("kernels/planes.cu"), &[]),
+            ("distort", include_str!("kernels/distort.cu"), &[]),
         ];
         let mut kernels = Kernels::default();
         let modules = std::thread::scope(|scope| {
@@ -130,6 +131,8 @@ const ELEMENTWISE: &[&str] = &[
     "gelu_bf16",
     "gelu_backward_f32",
     "gelu_backward_bf16",
+    "lerp_f32",
+    "lerp_bf16",
 ];
 const LAYOUT: &[&str] = &[
     "layer_norm_affine_f32_f32",

@@ -62,6 +62,17 @@ BINARY(f32_bf16, float, bf16, float)
 BINARY(bf16_f32, bf16, float, bf16)
 BINARY(bf16_bf16, bf16, bf16, bf16)
 
+#define LERP(name, T)                                                                                      \
+    extern "C" __global__ void lerp_##name(float weight, const T *a, const T *b, T *out, i64 n) {          \
+        zip(a, b, out, n, [weight](float x, float y) { return x + weight * (y - x); });                    \
+    }
+LERP(f32, float) LERP(bf16, bf16)
+
+// `index` holds the places as the bits of floats.
+extern "C" __global__ void restore(const float *source, const float *index, float *out, i64 n) {
+    FOR_ELEMENTS(i, n) out[__float_as_uint(index[i])] = source[__float_as_uint(index[i])];
+}
+
 #define CAST(name, A, O)                                                                     \
     extern "C" __global__ void cast_##name(const A *a, O *out, i64 n) {                      \
         zip(a, a, out, n, [](float x, float) { return x; });                                 \
