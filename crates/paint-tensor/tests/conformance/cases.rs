@@ -37,6 +37,9 @@ pub(crate) const CASES: &[Case] = &[
     case("matmul", &[&[2, 3, 4, 5], &[2, 3, 5, 6]], |x| x[0].matmul(&x[1])),
     case("matmul with a shared right side", &[&[2, 3, 5], &[5, 4]], |x| x[0].matmul(&x[1])),
     case("layer_norm", &[&[3, 2, 18], &[18], &[18]], |x| x[0].layer_norm(&x[1], &x[2], 1e-6)),
+    case("layer_norm beside a residual", &[&[3, 2, 18], &[18], &[18]], |x| {
+        x[0].layer_norm(&x[1], &x[2], 1e-6)?.add(&x[0])
+    }),
     case("l2_normalize", &[&[4, 7]], |x| x[0].l2_normalize()),
     case("attention", &[&[2, 5, 24]], |x| x[0].attention(2)),
     case("cross_attention", &[&[2, 3, 8], &[2, 5, 16]], |x| x[0].cross_attention(&x[1], 2)),

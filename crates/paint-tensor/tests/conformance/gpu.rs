@@ -1,6 +1,6 @@
 //! GPUs against the processor: every operation, and sizes that use every path of the kernels.
 
-use paint_tensor::{Device, Error, Precision, Result, Tensor};
+use paint_tensor::{ColorOp, Device, Distortion, Error, Noise, Precision, Result, Tensor};
 
 use crate::cases::{CASES, Case, projected, values};
 
@@ -89,6 +89,15 @@ const LARGE: &[Case] = &[
     case("layer_norm of 768", &[&[70, 768], &[768], &[768]], |x| {
         compact(x)?[0].layer_norm(&x[1], &x[2], 1e-6)
     }),
+    case("layer_norm of 192 beside a residual", &[&[131, 192], &[192], &[192]], |x| {
+        let narrow = compact(x)?;
+        narrow[0].layer_norm(&x[1], &x[2], 1e-6)?.add(&narrow[0])
+    }),
+    case("layer_norm of 1030 beside a residual", &[&[3, 1030], &[1030], &[1030]], |x| {
+        let narrow = compact(x)?;
+        narrow[0].layer_norm(&x[1], &x[2], 1e-6)?.add(&narrow[0])
+    }),
+    case("sum of many", &[&[40, 1024]], |x| x[0].sum_all()),
     case("layer_norm of 1030", &[&[300, 1030], &[1030], &[1030]], |x| {
         compact(x)?[0].layer_norm(&x[1], &x[2], 1e-6)
     }),
@@ -135,6 +144,42 @@ fn every_operation_agrees_with_the_processor_in_tf32() {
 fn every_operation_agrees_with_the_processor_in_bf16() {
     compare(CASES, Precision::Bf16, 5e-3).unwrap();
     compare(LARGE, Precision::Bf16, 5e-2).unwrap();
+}
+
+#[test]
+fn augmented_looks_restored_and_averaged_elements_agree_with_the_processor() {
+    let look = |i: usize| {
+        let mut colors = ColorOp::ALL.map(|op| (op, 1.0 + 0.1 * (i + op as usize) as f32));
+        colors[ColorOp::Hue as usize].1 = 0.04;
+        colors.rotate_left(i);
+        Distortion {
+            colors,
+            pad: if i.is_multiple_of(2) { [10, 6] } else { [0, 0] },
+            matrix: [0.95, 0.2, -3.5, -0.2, 0.95, 4.25],
+            blur: [0.01, 0.15, 0.68, 0.15, 0.01],
+            flip: i.is_multiple_of(3),
+            seed: 0x1234_5678_9abc_def0 + i as u64,
+        }
+    };
+    let looks: Vec<Distortion> = (0..5).map(look).collect();
+    let given = values(5 * 2 * 3 * 20 * 13, 4);
+    let on = |device: &Device| {
+        let pixels = values(2 * 3 * 20 * 13, 3).iter().map(|x| 0.5 + 0.6 * x).collect();
+        let images = Tensor::from_vec(pixels, [2, 3, 20, 13], device).unwrap();
+        let restored = images.restore(&images.scale(3.0).unwrap(), &[0, 7, 8, 1559]).unwrap();
+        let results = [
+            images.distort(&looks, Noise::Normal(0.05)).unwrap(),
+            images.distort(&looks, Noise::Given(&given)).unwrap(),
+            images.lerp(&restored, 0.3).unwrap(),
+            restored,
+        ];
+        results.map(|result| result.to_vec().unwrap())
+    };
+    let Some(device) = gpu(Precision::F32) else { return };
+    for (ours, reference) in on(&device).iter().zip(on(&Device::cpu())) {
+        let gap = gap(ours, &reference);
+        assert!(gap < 1e-4, "{gap}");
+    }
 }
 
 #[test]

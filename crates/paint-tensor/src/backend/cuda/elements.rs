@@ -13,6 +13,8 @@ pub(super) const COLUMNS: usize = 32;
 pub(super) const LANES: u32 = 16;
 /// Rows that one block of such a kernel sums.
 pub(super) const CHUNK: usize = 256;
+/// Elements of a row from which more than one block sums it.
+const LONG: usize = 1 << 14;
 
 impl Cuda {
     pub(super) fn take(&self, len: usize, kind: Kind) -> Result<Buffer> {
@@ -136,6 +138,10 @@ impl Cuda {
 
     /// Sums over the middle of `[outer, mid, inner]`: in one pass, or by chunks of rows and then over the chunks.
     pub(super) fn sums(&self, x: &Buffer, [outer, mid, inner]: [usize; 3]) -> Result<Buffer> {
+        if inner == 1 && mid > LONG && mid.is_multiple_of(CHUNK) {
+            let parts = self.sums(x, [outer * CHUNK, mid / CHUNK, 1])?;
+            return self.sums(&parts, [outer, CHUNK, 1]);
+        }
         if inner == 1 {
             let out = self.take_f32(outer)?;
             if outer > 0 {
