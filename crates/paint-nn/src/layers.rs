@@ -37,9 +37,9 @@ impl Linear {
         Ok(x.linear(&params[self.weight], Some(&params[self.bias]))?)
     }
 
-    /// `GELU(x Wᵀ + b)`.
-    pub(crate) fn forward_gelu(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
-        Ok(x.linear_gelu(&params[self.weight], Some(&params[self.bias]))?)
+    /// Its weight and bias.
+    pub(crate) fn values<'a>(&self, params: &'a Params) -> (&'a Tensor, &'a Tensor) {
+        (&params[self.weight], &params[self.bias])
     }
 
     /// `residual + x Wᵀ + b`.

@@ -32,6 +32,7 @@ pub use error::{Error, Result};
 pub use op::batch_norm::{BatchNorm, BnMode};
 pub use op::conv::Conv2d;
 pub use op::distort::{BLUR_TAPS, ColorOp, Distortion, Noise};
+pub use op::mlp::Mlp;
 pub use op::update::AdamStep;
 pub use tape::Gradients;
 pub use tensor::Tensor;

@@ -93,13 +93,8 @@ pub(crate) trait Backend: Send + Sync {
     fn compact(&self, x: &Storage) -> Result<Storage> {
         Ok(x.clone())
     }
-    /// The gradient behind a fused GELU, from the gradient of its result and what [`Epilogue::Gelu`] saved; `None` where
-    /// that is a factor that the next products read as [`Matrix::times`].
-    fn gelu_backward(&self, _grad: &Storage, _saved: &Storage) -> Result<Option<Storage>> {
-        Ok(None)
-    }
 
-    /// The product and, where the epilogue asks for it, the slope of the activation.
+    /// The product and, where the epilogue asks for it, what its gradient reads.
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)>;
     /// The output `[B, M, D]` and `log Σ exp` of the scores `[B, h, M]`.
     fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)>;

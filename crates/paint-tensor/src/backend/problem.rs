@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-#[cfg(doc)]
-use super::Backend;
 use super::Storage;
 
 /// A matrix inside a storage: element `(i, j)` of batch `z` is at `start + z * batch + i * row + j * col`.
@@ -13,14 +11,12 @@ pub(crate) struct Matrix<'a> {
     pub(crate) batch: usize,
     pub(crate) row: usize,
     pub(crate) col: usize,
-    /// A storage of the same layout whose elements multiply those of `storage`.
-    pub(crate) times: Option<&'a Storage>,
 }
 
 impl<'a> Matrix<'a> {
     /// A row-major matrix with `cols` columns.
     pub(crate) fn row_major(storage: &'a Storage, cols: usize) -> Self {
-        Self { storage, batch: 0, row: cols, col: 1, times: None }
+        Self { storage, batch: 0, row: cols, col: 1 }
     }
 
     pub(crate) fn transposed(self) -> Self {
@@ -33,12 +29,13 @@ impl<'a> Matrix<'a> {
 pub(crate) enum Epilogue<'a> {
     None,
     Bias(&'a Storage),
-    /// Bias (if any) and exact GELU; with `slope`, what the backward rule needs is stored too: the derivative, or
-    /// whatever [`Backend::gelu_backward`] reads.
+    /// Bias (if any) and exact GELU; with `slope`, what [`Epilogue::GeluGradient`] reads is stored too.
     Gelu {
         bias: Option<&'a Storage>,
         slope: bool,
     },
+    /// Times the derivative of a GELU, from what [`Epilogue::Gelu`] stored.
+    GeluGradient(&'a Storage),
     /// Bias (if any) and the sum with a residual of the product's own shape.
     Residual {
         bias: Option<&'a Storage>,

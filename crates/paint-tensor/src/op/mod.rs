@@ -10,6 +10,7 @@ mod group_norm;
 mod layout;
 mod linear;
 mod matmul;
+pub(crate) mod mlp;
 mod norm;
 mod pool;
 mod reduce;

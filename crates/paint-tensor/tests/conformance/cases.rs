@@ -1,6 +1,6 @@
 //! The table of operations that every backend is tested on.
 
-use paint_tensor::{BatchNorm, BnMode, Conv2d, Result, Tensor};
+use paint_tensor::{BatchNorm, BnMode, Conv2d, Mlp, Result, Tensor};
 
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -29,8 +29,10 @@ const fn positive(
 pub(crate) const CASES: &[Case] = &[
     case("linear", &[&[2, 3, 5], &[4, 5], &[4]], |x| x[0].linear(&x[1], Some(&x[2]))),
     case("linear without bias", &[&[6, 5], &[33, 5]], |x| x[0].linear(&x[1], None)),
-    case("linear_gelu", &[&[3, 5], &[40, 5], &[40]], |x| x[0].linear_gelu(&x[1], Some(&x[2]))),
-    case("linear_gelu without bias", &[&[3, 5], &[4, 5]], |x| x[0].linear_gelu(&x[1], None)),
+    case("mlp", &[&[3, 5], &[40, 5], &[40], &[4, 40], &[4]], |x| x[0].mlp(mlp(x), None)),
+    case("mlp with a residual", &[&[2, 3, 5], &[7, 5], &[7], &[6, 7], &[6], &[2, 3, 6]], |x| {
+        x[0].mlp(mlp(x), Some(&x[5]))
+    }),
     case("linear_residual", &[&[2, 3, 5], &[4, 5], &[4], &[2, 3, 4]], |x| {
         x[0].linear_residual(&x[1], Some(&x[2]), &x[3])
     }),
@@ -97,6 +99,10 @@ pub(crate) const CASES: &[Case] = &[
     case("global_avg_pool", &[&[2, 3, 2, 5]], |x| x[0].global_avg_pool()),
     case("unfold_patches of a non-square image", &[&[2, 3, 4, 6]], |x| x[0].unfold_patches(2)),
 ];
+
+pub(crate) fn mlp(x: &[Tensor]) -> Mlp<'_> {
+    Mlp { fc1: (&x[1], &x[2]), fc2: (&x[3], &x[4]) }
+}
 
 fn conv(x: &[Tensor], stride: usize, padding: usize, groups: usize) -> Result<Tensor> {
     x[0].conv2d(&x[1], Conv2d { stride, padding, groups })

@@ -2,7 +2,7 @@
 
 use paint_tensor::{ColorOp, Device, Distortion, Error, Noise, Precision, Result, Tensor};
 
-use crate::cases::{CASES, Case, projected, values};
+use crate::cases::{CASES, Case, mlp, projected, values};
 
 /// The first GPU in a precision, or a message on a machine that has none.
 fn gpu(precision: Precision) -> Option<Device> {
@@ -76,8 +76,12 @@ const LARGE: &[Case] = &[
     case("linear without multiples of 8", &[&[37, 30], &[10, 30], &[10]], |x| {
         compact(x)?[0].linear(&x[1], Some(&x[2]))
     }),
-    case("linear_gelu of tokens", &[&[2, 65, 192], &[768, 192], &[768]], |x| {
-        compact(x)?[0].linear_gelu(&x[1], Some(&x[2]))
+    case("mlp of tokens", &[&[2, 65, 192], &[768, 192], &[768], &[192, 768], &[192]], |x| {
+        let narrow = compact(x)?;
+        narrow[0].mlp(mlp(x), Some(&narrow[0]))
+    }),
+    case("mlp without multiples of 8", &[&[37, 30], &[90, 30], &[90], &[30, 90], &[30]], |x| {
+        compact(x)?[0].mlp(mlp(x), None)
     }),
     case("linear_residual of tokens", &[&[2, 65, 64], &[192, 64], &[192], &[2, 65, 192]], |x| {
         let narrow = compact(x)?;

@@ -2,7 +2,7 @@
 //!
 //! Letters: `T` tokens, `M` of them pooled (the first `M`), `h` heads.
 
-use paint_tensor::Tensor;
+use paint_tensor::{Mlp, Tensor};
 
 use crate::backbone::{Attention, AttentionMap, Probe};
 use crate::error::Result;
@@ -77,8 +77,8 @@ impl Block {
     }
 
     fn mlp(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
-        let hidden = self.fc1.forward_gelu(params, &self.norm2.forward(params, x)?)?;
-        self.fc2.forward_residual(params, &hidden, x)
+        let mlp = Mlp { fc1: self.fc1.values(params), fc2: self.fc2.values(params) };
+        Ok(self.norm2.forward(params, x)?.mlp(mlp, Some(x))?)
     }
 }
 

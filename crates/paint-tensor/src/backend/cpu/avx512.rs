@@ -10,7 +10,7 @@
 
 use std::arch::x86_64::{
     __m512, __mmask16, _mm512_castpd_ps, _mm512_castps_pd, _mm512_fmadd_ps, _mm512_mask_storeu_ps,
-    _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_shuffle_f32x4,
+    _mm512_maskz_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_shuffle_f32x4,
     _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps, _mm512_unpacklo_pd,
     _mm512_unpacklo_ps,
 };
@@ -33,8 +33,6 @@ pub(super) struct Lanes<'a> {
     pub(super) data: &'a [f32],
     pub(super) lane_step: usize,
     pub(super) depth_step: usize,
-    /// Factors of the same layout, multiplied in while packing.
-    pub(super) times: Option<&'a [f32]>,
 }
 
 impl Lanes<'_> {
@@ -44,7 +42,6 @@ impl Lanes<'_> {
             let last = (first + count - 1) * self.lane_step + (from + depth - 1) * self.depth_step;
             assert!(last < self.data.len(), "element {last} of {}", self.data.len());
         }
-        assert!(self.times.is_none_or(|times| times.len() >= self.data.len()));
     }
 }
 
@@ -78,7 +75,7 @@ pub(super) unsafe fn fetch(
             let mut values = [0.0_f32; 16];
             for (i, value) in values.iter_mut().enumerate().take(count) {
                 let at = start + i * lanes.lane_step + k * lanes.depth_step;
-                *value = lanes.data[at] * lanes.times.map_or(1.0, |times| times[at]);
+                *value = lanes.data[at];
             }
             // SAFETY: sixteen values are there.
             *row = unsafe { _mm512_maskz_loadu_ps(u16::MAX, values.as_ptr()) };
@@ -127,16 +124,8 @@ fn mask(count: usize) -> __mmask16 {
 
 #[target_feature(enable = "avx512f")]
 unsafe fn load(lanes: Lanes, at: usize, mask: __mmask16) -> __m512 {
-    // SAFETY: the caller keeps `at` plus every lane of the mask inside `data`, and `times` is at least as long.
-    unsafe {
-        let value = _mm512_maskz_loadu_ps(mask, lanes.data.as_ptr().wrapping_add(at));
-        match lanes.times {
-            Some(times) => {
-                _mm512_mul_ps(value, _mm512_maskz_loadu_ps(mask, times.as_ptr().wrapping_add(at)))
-            }
-            None => value,
-        }
-    }
+    // SAFETY: the caller keeps `at` plus every lane of the mask inside `data`.
+    unsafe { _mm512_maskz_loadu_ps(mask, lanes.data.as_ptr().wrapping_add(at)) }
 }
 
 /// The transpose of a 16 x 16 matrix held in registers: pairs, quads, then 128-bit quarters.

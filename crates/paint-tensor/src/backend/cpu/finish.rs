@@ -1,4 +1,4 @@
-//! What is fused into the store of a matrix product: bias, GELU and its derivative, residual.
+//! What is fused into the store of a matrix product: bias, GELU and its derivative, factors, residual.
 
 use super::gemm::NR;
 use super::math;
@@ -10,6 +10,7 @@ pub(super) enum Finish<'a> {
     None,
     Bias(&'a [f32]),
     Gelu { bias: Option<&'a [f32]> },
+    Times(&'a [f32]),
     Residual { bias: Option<&'a [f32]>, residual: &'a [f32] },
 }
 
@@ -26,6 +27,7 @@ pub(super) fn finish_columns(finish: Finish, c: &mut [f32], slope: &mut [f32], a
     let Columns { first_row, n, cols: [from, to] } = at;
     let bias = match finish {
         Finish::None => return,
+        Finish::Times(_) => None,
         Finish::Bias(bias) => Some(bias),
         Finish::Gelu { bias } | Finish::Residual { bias, .. } => bias,
     };
@@ -48,6 +50,11 @@ pub(super) fn finish_columns(finish: Finish, c: &mut [f32], slope: &mut [f32], a
                             for ((y, b), slope) in row.iter_mut().zip(bias).zip(slope) {
                                 (*y, *slope) = math::gelu(*y + b);
                             }
+                        }
+                        Finish::Times(factors) => {
+                            let at = (first_row + i) * n;
+                            let factors = &factors[at + start..at + end];
+                            row.iter_mut().zip(factors).for_each(|(y, f)| *y *= f);
                         }
                         Finish::Residual { residual, .. } => {
                             let at = (first_row + i) * n;

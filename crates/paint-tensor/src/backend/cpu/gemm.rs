@@ -58,25 +58,24 @@ impl Kernel {
     }
 }
 
-/// A strided matrix; element `(i, j)` is at `i * row + j * col`, times the same element of `times`.
+/// A strided matrix; element `(i, j)` is at `i * row + j * col`.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'a> {
     pub(super) data: &'a [f32],
     pub(super) row: usize,
     pub(super) col: usize,
-    pub(super) times: Option<&'a [f32]>,
 }
 
 impl<'a> Operand<'a> {
     pub(super) fn new(data: &'a [f32], row: usize, col: usize) -> Self {
-        Self { data, row, col, times: None }
+        Self { data, row, col }
     }
 
     /// The rows from `first` on.
     pub(super) fn rows_from(self, first: usize) -> Self {
         // A product of depth zero has no data at all.
         let skip = (first * self.row).min(self.data.len());
-        Self { data: &self.data[skip..], times: self.times.map(|times| &times[skip..]), ..self }
+        Self { data: &self.data[skip..], ..self }
     }
 }
 
@@ -161,12 +160,10 @@ mod tests {
         ] {
             for layout in 0..4 {
                 let (a, b) = (values(m * k, 1), values(k * n, 2));
-                let factors = values(m * k, 3);
-                let mut left =
+                let left =
                     if layout & 1 == 0 { Operand::new(&a, k, 1) } else { Operand::new(&a, 1, m) };
                 let right =
                     if layout & 2 == 0 { Operand::new(&b, n, 1) } else { Operand::new(&b, 1, k) };
-                left.times = (layout == 3).then_some(&factors[..]);
                 let expected = reference::product(Size { m, n, k }, left, right);
                 for kernel in Kernel::all() {
                     let mut c = vec![f32::NAN; m * n];
@@ -206,10 +203,12 @@ mod tests {
             let biased = run(Finish::Bias(&bias), &mut []);
             let mut slope = vec![f32::NAN; m * n];
             let gelu = run(Finish::Gelu { bias: Some(&bias) }, &mut slope);
+            let factored = run(Finish::Times(&residual), &mut []);
             let summed = run(Finish::Residual { bias: None, residual: &residual }, &mut []);
             for i in 0..m * n {
                 assert_eq!(biased[i], plain[i] + bias[i % n]);
                 assert_eq!((gelu[i], slope[i]), math::gelu(biased[i]));
+                assert_eq!(factored[i], plain[i] * residual[i]);
                 assert_eq!(summed[i], plain[i] + residual[i]);
             }
         }

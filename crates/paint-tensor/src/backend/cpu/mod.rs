@@ -72,12 +72,7 @@ struct Cpu {
 
 fn operand(matrix: Matrix, batch: usize) -> Operand {
     let skip = batch * matrix.batch;
-    Operand {
-        data: &host(matrix.storage)[skip..],
-        row: matrix.row,
-        col: matrix.col,
-        times: matrix.times.map(|times| &host(times)[skip..]),
-    }
+    Operand { data: &host(matrix.storage)[skip..], row: matrix.row, col: matrix.col }
 }
 
 fn finish(epilogue: Epilogue) -> Finish {
@@ -85,6 +80,7 @@ fn finish(epilogue: Epilogue) -> Finish {
         Epilogue::None => Finish::None,
         Epilogue::Bias(bias) => Finish::Bias(host(bias)),
         Epilogue::Gelu { bias, .. } => Finish::Gelu { bias: bias.map(host) },
+        Epilogue::GeluGradient(slope) => Finish::Times(host(slope)),
         Epilogue::Residual { bias, residual } => {
             Finish::Residual { bias: bias.map(host), residual: host(residual) }
         }

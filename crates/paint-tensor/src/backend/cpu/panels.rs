@@ -26,12 +26,12 @@ pub(super) enum Panels<'a> {
 impl<'a> Operand<'a> {
     /// Rows as lanes: the left operand.
     fn row_lanes(self) -> Lanes<'a> {
-        Lanes { data: self.data, lane_step: self.row, depth_step: self.col, times: self.times }
+        Lanes { data: self.data, lane_step: self.row, depth_step: self.col }
     }
 
     /// Columns as lanes: the right operand.
     fn column_lanes(self) -> Lanes<'a> {
-        Lanes { data: self.data, lane_step: self.col, depth_step: self.row, times: self.times }
+        Lanes { data: self.data, lane_step: self.col, depth_step: self.row }
     }
 }
 

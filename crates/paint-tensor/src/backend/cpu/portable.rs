@@ -5,23 +5,13 @@
 use gemm_common::Parallelism;
 
 use super::gemm::{Operand, Size};
-use super::slab::Block;
 
 /// `C = A B` on the calling thread; rows of `C` are `stride` apart.
 pub(super) fn multiply(size: Size, a: Operand, b: Operand, c: &mut [f32], stride: usize) {
     let Size { m, n, k } = size;
-    if let Some(times) = a.times {
-        let mut product = Block::take(a.data.len());
-        let product = product.as_mut_slice();
-        for ((out, value), factor) in product.iter_mut().zip(a.data).zip(times) {
-            *out = value * factor;
-        }
-        return multiply(size, Operand { data: product, times: None, ..a }, b, c, stride);
-    }
     let last = |rows: usize, row: usize, cols: usize, col: usize| {
         (rows.max(1) - 1) * row + (cols.max(1) - 1) * col
     };
-    assert!(b.times.is_none(), "only the left operand carries factors");
     assert!(
         k == 0
             || (last(m, a.row, k, a.col) < a.data.len() && last(k, b.row, n, b.col) < b.data.len())

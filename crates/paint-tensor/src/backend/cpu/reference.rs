@@ -4,10 +4,7 @@ use super::attention::Problem;
 use super::gemm::{Operand, Size};
 
 pub(super) fn product(Size { m, n, k }: Size, a: Operand, b: Operand) -> Vec<f32> {
-    let at = |x: Operand, i: usize, j: usize| {
-        let index = i * x.row + j * x.col;
-        f64::from(x.data[index]) * x.times.map_or(1.0, |times| f64::from(times[index]))
-    };
+    let at = |x: Operand, i: usize, j: usize| f64::from(x.data[i * x.row + j * x.col]);
     let element =
         |i: usize, j: usize| (0..k).map(|p| at(a, i, p) * at(b, p, j)).sum::<f64>() as f32;
     (0..m * n).map(|index| element(index / n, index % n)).collect()

@@ -21,34 +21,25 @@ fn layout(matrix: &Matrix) -> Result<Layout> {
 }
 
 impl Cuda {
-    /// An operand with its factor multiplied in.
-    fn operand(&self, matrix: &Matrix) -> Result<Buffer> {
-        match matrix.times {
-            None => Ok(on_gpu(matrix.storage).clone()),
-            Some(times) => {
-                let (x, times) = (on_gpu(matrix.storage), on_gpu(times));
-                let out = self.take(x.len(), x.kind)?;
-                self.zip(Binary::Mul, x, times, &out)?;
-                Ok(out)
-            }
-        }
-    }
-
     /// The result is stored as `A` is, or in full for a parameter's gradient; both operands take part as `A` is stored.
     pub(super) fn product(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
         let Gemm { batches, m, n, k, .. } = *gemm;
-        let a = self.operand(&gemm.a)?;
-        let b = self.cast(&self.operand(&gemm.b)?, a.kind)?;
-        let (bias, residual, gelu) = match gemm.epilogue {
-            Epilogue::None => (None, None, None),
-            Epilogue::Bias(bias) => (Some(bias), None, None),
-            Epilogue::Gelu { bias, slope } => (bias, None, Some(slope)),
-            Epilogue::Residual { bias, residual } => (bias, Some(residual), None),
+        let a = on_gpu(gemm.a.storage);
+        let b = self.cast(on_gpu(gemm.b.storage), a.kind)?;
+        let (bias, residual) = match gemm.epilogue {
+            Epilogue::None | Epilogue::GeluGradient(_) => (None, None),
+            Epilogue::Bias(bias) => (Some(bias), None),
+            Epilogue::Gelu { bias, .. } => (bias, None),
+            Epilogue::Residual { bias, residual } => (bias, Some(residual)),
         };
         let output = if gemm.full { Kind::F32 } else { a.kind };
         let out = self.take(batches * m * n, output)?;
-        let argument = match gelu {
-            Some(true) => Some(self.take(out.len(), output)?),
+        // What a GELU was taken of: written by its product, read by its gradient.
+        let argument = match gemm.epilogue {
+            Epilogue::Gelu { slope: true, .. } => Some(self.take(out.len(), output)?),
+            Epilogue::GeluGradient(saved) => {
+                Some(self.aligned(&self.cast(on_gpu(saved), output)?)?)
+            }
             _ => None,
         };
         if out.len() == 0 {
@@ -60,14 +51,19 @@ impl Cuda {
         }
         let bias = bias.map(|bias| self.cast(on_gpu(bias), output)).transpose()?;
         let residual = residual.map(|x| self.cast(on_gpu(x), output)).transpose()?;
-        let fused = gelu.is_some() && output == Kind::Bf16 && n.is_multiple_of(8);
-        let activation = match (fused, &argument) {
-            (false, _) => Activation::None,
-            (true, None) => Activation::Gelu,
-            (true, Some(_)) => Activation::GeluAndArgument,
+        let fused = output == Kind::Bf16 && n.is_multiple_of(8);
+        let activation = match gemm.epilogue {
+            Epilogue::Gelu { slope: false, .. } if fused => Activation::Gelu,
+            Epilogue::Gelu { .. } if fused => Activation::GeluAndArgument,
+            Epilogue::GeluGradient(_) if fused => Activation::GeluGradient,
+            _ => Activation::None,
         };
+        let fused = activation != Activation::None;
         // Without a fused activation the product is its argument.
-        let product = if fused { &out } else { argument.as_ref().unwrap_or(&out) };
+        let product = match gemm.epilogue {
+            Epilogue::Gelu { .. } if !fused => argument.as_ref().unwrap_or(&out),
+            _ => &out,
+        };
         let at = Addresses {
             a: a.address(),
             b: b.address(),
@@ -93,23 +89,19 @@ impl Cuda {
         self.gpu.enter()?;
         let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
         self.products.queue(&problem, at, place)?;
-        if gelu.is_some() && !fused {
-            let args = [product, &out].map(|x| Arg::Address(x.address()));
-            let name = format!("gelu_{}", output.name());
-            self.each(&name, out.len().div_ceil(4), &args, out.len())?;
+        let pass = |name: &str, buffers: &[&Buffer]| {
+            let args: Vec<Arg> = buffers.iter().map(|x| Arg::Address(x.address())).collect();
+            let name = format!("{name}_{}", output.name());
+            self.each(&name, out.len().div_ceil(4), &args, out.len())
+        };
+        match (gemm.epilogue, &argument) {
+            (Epilogue::Gelu { .. }, _) if !fused => pass("gelu", &[product, &out])?,
+            (Epilogue::GeluGradient(_), Some(argument)) if !fused => {
+                pass("gelu_backward", &[&out, argument, &out])?;
+            }
+            _ => (),
         }
         Ok((Storage::Cuda(out), argument.map(Storage::Cuda)))
-    }
-
-    /// `grad gelu'(argument)`.
-    pub(super) fn gelu_gradient(&self, grad: &Buffer, argument: &Buffer) -> Result<Storage> {
-        let (grad, argument) = (self.cast(grad, argument.kind)?, self.aligned(argument)?);
-        let grad = self.aligned(&grad)?;
-        let out = self.take(grad.len(), grad.kind)?;
-        let name = format!("gelu_backward_{}", grad.kind.name());
-        let args = [&grad, &argument, &out].map(|x| Arg::Address(x.address()));
-        self.each(&name, out.len().div_ceil(4), &args, out.len())?;
-        Ok(Storage::Cuda(out))
     }
 
     /// `out = a op b`; `out` may be `a`, and begins at a multiple of 16 bytes.

@@ -45,6 +45,8 @@ pub(super) enum Activation {
     Gelu,
     /// GELU, with its argument stored beside the result.
     GeluAndArgument,
+    /// Times the derivative of GELU at an argument that was stored.
+    GeluGradient,
 }
 
 /// Everything that decides how a product is done.
@@ -75,7 +77,7 @@ pub(super) struct Addresses {
     pub(super) bias: Option<u64>,
     /// Added to the product.
     pub(super) residual: Option<u64>,
-    /// Where the argument of the activation goes.
+    /// Where the argument of the activation goes, or is.
     pub(super) argument: Option<u64>,
 }
 
@@ -237,7 +239,7 @@ impl Products {
             &i32::from(problem.a.transposed),
         )?;
         describe(description, Describe::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue(problem))?;
-        if problem.activation == Activation::GeluAndArgument {
+        if matches!(problem.activation, Activation::GeluAndArgument | Activation::GeluGradient) {
             describe(description, Describe::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &(n as i64))?;
         }
         let layout = |kind,
@@ -321,6 +323,7 @@ fn epilogue(problem: &Problem) -> sys::cublasLtEpilogue_t {
         (Activation::Gelu, true) => Epilogue::CUBLASLT_EPILOGUE_GELU_BIAS,
         (Activation::GeluAndArgument, false) => Epilogue::CUBLASLT_EPILOGUE_GELU_AUX,
         (Activation::GeluAndArgument, true) => Epilogue::CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+        (Activation::GeluGradient, _) => Epilogue::CUBLASLT_EPILOGUE_DGELU,
     }
 }
 

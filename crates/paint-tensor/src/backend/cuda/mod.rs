@@ -112,10 +112,6 @@ impl Backend for Cuda {
         }
     }
 
-    fn gelu_backward(&self, grad: &Storage, saved: &Storage) -> Result<Option<Storage>> {
-        self.gelu_gradient(on_gpu(grad), on_gpu(saved)).map(Some)
-    }
-
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
         self.product(gemm)
     }
