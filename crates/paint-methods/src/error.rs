@@ -74,5 +74,17 @@ pub enum Error {
     NoDomain,
 }
 
+impl Error {
+    /// True if a device had no memory left.
+    pub fn is_out_of_memory(&self) -> bool {
+        use paint_tensor::Error::OutOfMemory;
+        matches!(
+            self,
+            Self::Tensor(OutOfMemory { .. })
+                | Self::Nn(paint_nn::Error::Tensor(OutOfMemory { .. }))
+        )
+    }
+}
+
 /// The result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

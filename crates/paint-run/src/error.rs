@@ -26,6 +26,16 @@ pub enum Error {
     /// The method refused.
     #[error(transparent)]
     Method(#[from] paint_methods::Error),
+    /// The GPU has no room for a step on a batch of this size.
+    #[error("a batch of {batch} does not fit, {}: {source}", hint(*fits))]
+    BatchTooLarge {
+        /// Its images.
+        batch: usize,
+        /// A smaller batch on which a step went well; 0 if there is none.
+        fits: usize,
+        /// What the engine said.
+        source: paint_methods::Error,
+    },
     /// A method that looks at source images was not told where they are.
     #[error(
         "{why}: say where they are with --source-dataset and --source-data, or with [source] in the configuration"
@@ -121,6 +131,13 @@ pub enum Error {
         /// The file concerned.
         path: PathBuf,
     },
+}
+
+fn hint(fits: usize) -> String {
+    match fits {
+        0 => "not even one image does".to_owned(),
+        _ => format!("one of {fits} does"),
+    }
 }
 
 impl Error {

@@ -27,6 +27,7 @@ pub mod config;
 mod error;
 pub mod event;
 pub mod experiment;
+pub mod fit;
 pub mod grid;
 pub mod metric;
 pub mod model;

@@ -16,7 +16,7 @@ use crate::metric::{Meter, Outcome, Score};
 use crate::probe::Probe;
 use crate::summary::{Cost, DomainResult, Setup, Summary, domain_label};
 use crate::watch::{Passes, Watch};
-use crate::{Error, Result};
+use crate::{Error, Result, fit};
 
 /// What a run is about: fixed while it goes.
 #[derive(Clone, Copy)]
@@ -159,7 +159,7 @@ impl<'a> Runner<'a> {
             Prediction::Before => Some(self.method.predict(images)?),
             Prediction::Own | Prediction::After => None,
         };
-        let mut step = self.method.step(images)?;
+        let mut step = fit::step(&mut *self.method, images)?;
         if let Some(logits) = before {
             step.logits = logits;
         } else if self.prediction == Prediction::After {

@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// A GPU has no memory left for the next tensor.
     #[error(
-        "the GPU is out of memory: {} MiB more were wanted, {} of {} MiB are in use; smaller batches need less",
+        "the GPU is out of memory: {} MiB more were wanted, {} of {} MiB are in use",
         wanted >> 20, used >> 20, total >> 20
     )]
     OutOfMemory {

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for batch in loader {
         let batch = batch?;
         let images = Tensor::from_vec(batch.images, batch.shape, &device)?;
-        let logits = method.step(&images)?.logits;
+        let logits = paint_run::fit::step(&mut *method, &images)?.logits;
         let [_, classes] = logits.dims2("logits")?;
         let logits = logits.to_vec()?;
         ensure!(logits.iter().all(|logit| logit.is_finite()), "the model gave NaN or infinity");
