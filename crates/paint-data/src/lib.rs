@@ -11,6 +11,7 @@ pub mod image;
 mod loader;
 mod npy;
 pub mod scenario;
+mod simd;
 
 pub use dataset::{DATASETS, Dataset, DatasetEntry, Domain, Info, Sample};
 pub use error::{Error, Result};

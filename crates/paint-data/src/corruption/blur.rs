@@ -4,9 +4,9 @@ use paint_rng::Rng;
 
 use super::byte::to_byte;
 use super::grid::{Border, Grid};
-use super::simd::wide;
 use super::{Corruption, Group, Level, disk, gaussian, motion, zoom};
 use crate::Image;
+use crate::simd::wide;
 
 pub(super) const DEFOCUS_BLUR: Corruption = Corruption {
     name: "defocus_blur",

@@ -1,7 +1,7 @@
 //! Resizing with the box filter, bit for bit as Pillow: rows first, bytes in between, weights of 22 bits.
 
 use super::grid::Grid;
-use super::simd::wide;
+use crate::simd::wide;
 
 const PRECISION: u32 = 22;
 

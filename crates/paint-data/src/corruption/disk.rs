@@ -7,8 +7,8 @@
 
 use super::byte::to_byte;
 use super::grid::{Border, Grid};
-use super::simd::wide;
 use super::weighted::weighted_sum;
+use crate::simd::wide;
 
 /// A square kernel `[side, side]`.
 #[derive(Debug)]

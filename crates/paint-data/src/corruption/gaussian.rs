@@ -5,7 +5,7 @@
 //! corruptions truncate.
 
 use super::grid::{Border, Grid};
-use super::simd::wide;
+use crate::simd::wide;
 
 /// Values summed side by side, so that the sums stay in registers.
 const BLOCK: usize = 32;

@@ -5,9 +5,14 @@
 //! and opens by default.
 
 use super::byte::truncate;
-use super::dct::{Blocks, LANES, forward, inverse};
 use super::grid::Grid;
-use super::simd::wide;
+use crate::image::jpeg::{
+    colour::{Colour, assemble, to_ycc},
+    dct::{Blocks, LANES, forward, inverse},
+    plane::Plane,
+    upsample::Enlarge,
+};
+use crate::simd::wide;
 
 /// The quantisation tables of the standard (ITU-T T.81, Annex K), row by row: luma and chroma.
 const LUMA: [u16; 64] = [
@@ -34,7 +39,9 @@ pub(super) fn round_trip(rgb: &[u8], grid: Grid, quality: u32) -> Vec<u8> {
     for plane in &mut chroma {
         compress(plane, &steps(&CHROMA, quality));
     }
-    merge(&y, &chroma, grid)
+    let halved = Enlarge::new((1, 2), (1, 2), chroma[0].width).expect("one divides two");
+    let parts = [(&y, Enlarge::Not), (&chroma[0], halved), (&chroma[1], halved)];
+    assemble(&parts, Colour::YCbCr, (grid.width, grid.height))
 }
 
 wide! {
@@ -42,9 +49,9 @@ wide! {
     fn split<'a>(rgb: &'a [u8], grid: Grid) -> (Plane, [Plane; 2]) {
         let Grid { height, width, .. } = grid;
         let (half_height, half_width) = (height.div_ceil(2), width.div_ceil(2));
-        let mut y = Plane::new(height, width);
+        let mut y = plane(height, width);
         // Chroma is halved from columns repeated up to the block edge, but from rows only up to an even number.
-        let mut chroma = [Plane::new(half_height, half_width), Plane::new(half_height, half_width)];
+        let mut chroma = [plane(half_height, half_width), plane(half_height, half_width)];
         let mut lines = [(); 2].map(|()| [(); 2].map(|()| vec![0; 2 * chroma[0].stride]));
         for row in 0..half_height {
             for (k, [cb, cr]) in lines.iter_mut().enumerate() {
@@ -73,44 +80,30 @@ wide! {
     }
 }
 
-/// One component, padded to whole blocks.
-struct Plane {
-    height: usize,
-    width: usize,
-    stride: usize,
-    data: Vec<u8>,
+/// A component, its rows as long as whole blocks.
+fn plane(height: usize, width: usize) -> Plane {
+    Plane::with_stride((width, height), width.next_multiple_of(8), height.next_multiple_of(8))
 }
 
-impl Plane {
-    fn new(height: usize, width: usize) -> Self {
-        let stride = width.next_multiple_of(8);
-        Self { height, width, stride, data: vec![0; stride * height.next_multiple_of(8)] }
-    }
-
-    fn row(&self, y: usize) -> &[u8] {
-        &self.data[y * self.stride..][..self.width]
-    }
-
-    /// Repeats the last row down to whole blocks; the rows are already as long.
-    fn repeat_last_row(&mut self) {
-        let (real, padding) = self.data.split_at_mut(self.height * self.stride);
-        for row in padding.chunks_exact_mut(self.stride) {
-            row.copy_from_slice(&real[real.len() - self.stride..]);
-        }
+/// Repeats the last row down to whole blocks; the rows are already as long.
+fn repeat_last_row(plane: &mut Plane) {
+    let (real, padding) = plane.data.split_at_mut(plane.height * plane.stride);
+    for row in padding.chunks_exact_mut(plane.stride) {
+        row.copy_from_slice(&real[real.len() - plane.stride..]);
     }
 }
 
 wide! {
     /// Quantises every block in place, eight at a time.
     fn compress<'a>(plane: &'a mut Plane, steps: &'a [i32; 64]) -> () {
-        plane.repeat_last_row();
+        repeat_last_row(plane);
         let stride = plane.stride;
         let inverse_steps = steps.map(|step| 1.0 / (8 * step) as f32);
-        let mut blocks: Blocks = [[[0; LANES]; 8]; 8];
+        let mut blocks: Blocks = [[0; LANES]; 64];
         for band in plane.data.chunks_exact_mut(8 * stride) {
             for start in (0..stride).step_by(8 * LANES) {
                 let end = (start + 8 * LANES).min(stride);
-                for (line, row) in band.chunks_exact(stride).zip(&mut blocks) {
+                for (line, row) in band.chunks_exact(stride).zip(blocks.as_chunks_mut::<8>().0) {
                     for (lane, values) in line[start..end].as_chunks::<8>().0.iter().enumerate() {
                         for x in 0..8 {
                             row[x][lane] = i32::from(values[x]) - 128;
@@ -120,7 +113,7 @@ wide! {
                 forward(&mut blocks);
                 quantise(&mut blocks, steps, &inverse_steps);
                 inverse(&mut blocks);
-                for (line, row) in band.chunks_exact_mut(stride).zip(&blocks) {
+                for (line, row) in band.chunks_exact_mut(stride).zip(blocks.as_chunks::<8>().0) {
                     for (lane, values) in line[start..end].as_chunks_mut::<8>().0.iter_mut().enumerate() {
                         for x in 0..8 {
                             values[x] = (row[x][lane] + 128).clamp(0, 255) as u8;
@@ -135,9 +128,7 @@ wide! {
 /// Rounds coefficients, given eight-fold, to the nearest multiple of their step, halves away from zero.
 #[inline(always)]
 fn quantise(blocks: &mut Blocks, steps: &[i32; 64], inverse_steps: &[f32; 64]) {
-    for ((lanes, &step), &inverse_step) in
-        blocks.as_flattened_mut().iter_mut().zip(steps).zip(inverse_steps)
-    {
+    for ((lanes, &step), &inverse_step) in blocks.iter_mut().zip(steps).zip(inverse_steps) {
         for value in lanes {
             // Whole numbers plus a half are never near a multiple of the step, so the product truncates as a division.
             let magnitude = (value.abs() + 4 * step) as f32 + 0.5;
@@ -145,75 +136,6 @@ fn quantise(blocks: &mut Blocks, steps: &[i32; 64], inverse_steps: &[f32; 64]) {
             *value = if *value < 0 { -level } else { level };
         }
     }
-}
-
-/// Sixteen-bit fixed-point products, as libjpeg's colour conversion.
-#[inline(always)]
-fn to_ycc(rgb: [u8; 3]) -> [u8; 3] {
-    const HALF: i32 = 1 << 15;
-    const CENTRE: i32 = (128 << 16) + HALF - 1;
-    let [r, g, b] = rgb.map(i32::from);
-    [
-        ((19595 * r + 38470 * g + 7471 * b + HALF) >> 16) as u8,
-        ((-11059 * r - 21709 * g + 32768 * b + CENTRE) >> 16) as u8,
-        ((32768 * r - 27439 * g - 5329 * b + CENTRE) >> 16) as u8,
-    ]
-}
-
-#[inline(always)]
-fn to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
-    const HALF: i32 = 1 << 15;
-    let (y, cb, cr) = (i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128);
-    [
-        y + ((91881 * cr + HALF) >> 16),
-        y + ((-22554 * cb - 46802 * cr + HALF) >> 16),
-        y + ((116_130 * cb + HALF) >> 16),
-    ]
-    .map(|value| value.clamp(0, 255) as u8)
-}
-
-wide! {
-    /// Enlarges the chroma and converts back.
-    fn merge<'a>(y: &'a Plane, chroma: &'a [Plane; 2], grid: Grid) -> Vec<u8> {
-        let mut out = vec![0; grid.len()];
-        let mut lines = [vec![0; 2 * chroma[0].width], vec![0; 2 * chroma[1].width]];
-        let mut sums = vec![0; chroma[0].width];
-        for (row, out) in out.chunks_exact_mut(grid.stride()).enumerate() {
-            for (line, plane) in lines.iter_mut().zip(chroma) {
-                let near = row / 2;
-                let far = if row % 2 == 0 { near.saturating_sub(1) } else { (near + 1).min(plane.height - 1) };
-                enlarge(plane.row(near), plane.row(far), &mut sums, line);
-            }
-            let [cb, cr] = &lines;
-            for (((out, &y), &cb), &cr) in out.as_chunks_mut::<3>().0.iter_mut().zip(y.row(row)).zip(cb).zip(cr) {
-                *out = to_rgb(y, cb, cr);
-            }
-        }
-        out
-    }
-}
-
-/// One full-width line from the nearer and the farther chroma line: weights 3/4 and 1/4 in both directions. libjpeg
-/// repeats pixels instead if there are only one or two.
-#[inline(always)]
-fn enlarge(near: &[u8], far: &[u8], sums: &mut [u16], out: &mut [u8]) {
-    let out = out.as_chunks_mut::<2>().0;
-    if near.len() <= 2 {
-        for (out, &value) in out.iter_mut().zip(near) {
-            *out = [value; 2];
-        }
-        return;
-    }
-    for ((sum, &near), &far) in sums.iter_mut().zip(near).zip(far) {
-        *sum = 3 * u16::from(near) + u16::from(far);
-    }
-    let last = sums.len() - 1;
-    let mix = |this: u16, other: u16, rounding: u16| ((3 * this + other + rounding) >> 4) as u8;
-    out[0] = [mix(sums[0], sums[0], 8), mix(sums[0], sums[1], 7)];
-    for (out, window) in out[1..last].iter_mut().zip(sums.windows(3)) {
-        *out = [mix(window[1], window[0], 8), mix(window[1], window[2], 7)];
-    }
-    out[last] = [mix(sums[last], sums[last - 1], 8), mix(sums[last], sums[last], 7)];
 }
 
 #[cfg(test)]

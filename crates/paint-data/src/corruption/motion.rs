@@ -2,8 +2,8 @@
 
 use super::byte::truncate;
 use super::grid::{Border, Grid};
-use super::simd::wide;
 use super::weighted::weighted_sum;
+use crate::simd::wide;
 
 /// Blurs bytes along `angle` degrees: the `i`-th of `2 ⌈radius⌉ + 1` taps has weight `exp(-i² / 2 sigma²)` and lies at
 /// the pixel nearest to `i` steps along the line. Beyond the edge the last pixel repeats. ImageMagick keeps 16 bits per

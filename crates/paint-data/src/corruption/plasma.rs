@@ -2,7 +2,7 @@
 
 use paint_rng::Rng;
 
-use super::simd::wide;
+use crate::simd::wide;
 
 /// A `side` x `side` map in `[0, 1]`; `side` is a power of two.
 ///

@@ -6,9 +6,9 @@ use super::byte::to_byte;
 use super::grid::Grid;
 use super::normal::Normals;
 use super::plasma::plasma;
-use super::simd::wide;
 use super::{Corruption, FrostTextures, Group, Level, motion, zoom};
 use crate::Image;
+use crate::simd::wide;
 
 pub(super) const SNOW: Corruption =
     Corruption { name: "snow", group: Group::Weather, held_out: false, random: true, recipe: snow };

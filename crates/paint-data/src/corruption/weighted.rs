@@ -1,6 +1,6 @@
 //! Weighted sums of rows, the inner loop of the large filters.
 
-use super::simd::wide;
+use crate::simd::wide;
 
 /// Values summed side by side, so that the sums stay in registers.
 const BLOCK: usize = 64;

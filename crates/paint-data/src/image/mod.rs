@@ -2,7 +2,7 @@
 
 mod decode;
 mod encode;
-mod jpeg;
+pub(crate) mod jpeg;
 mod preprocess;
 mod resize;
 

@@ -21,4 +21,4 @@ macro_rules! wide {
     };
 }
 
-pub(super) use wide;
+pub(crate) use wide;

@@ -1,0 +1,21 @@
+//! What can be wrong inside a JPEG, as the noun that follows "found" in the error of the file.
+
+/// Why a file was not decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("the end of the data within {0}")]
+    Ends(&'static str),
+    #[error("a damaged {0}")]
+    Damaged(&'static str),
+    #[error("{0}, which is not supported")]
+    Unsupported(&'static str),
+    #[error("no {0}")]
+    Missing(&'static str),
+    #[error("a restart marker missing or out of order")]
+    Restart,
+    #[error("more than {0} scans")]
+    TooManyScans(usize),
+}
+
+/// The result of a step inside the decoder.
+pub(super) type Outcome<T> = std::result::Result<T, Fault>;
