@@ -9,7 +9,7 @@ use paint_data::{Dataset, Loader, ReadAhead, Stream, write_atomically};
 use paint_methods::{BuildArgs, Method, SourceNeed, by_name};
 use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
-use paint_tensor::{Device, Tensor};
+use paint_tensor::Device;
 
 use crate::config::Config;
 use crate::event::Observer;
@@ -19,6 +19,7 @@ use crate::report::{EventLog, csv, markdown};
 use crate::runner::{Runner, Task};
 use crate::source::SourceImages;
 use crate::summary::{Setup, Summary};
+use crate::upload::Uploads;
 use crate::watch::{Watch, Watched};
 use crate::{Error, Result, checkpoint};
 
@@ -175,9 +176,8 @@ impl Experiment {
             paint_data::image::Preprocess::default(),
             ahead,
         );
-        for batch in loader {
-            let batch = batch?;
-            runner.feed(&Tensor::from_vec(batch.images, batch.shape, &self.device)?)?;
+        for batch in Uploads::new(loader, &self.device) {
+            runner.feed(&batch?.images)?;
             if let Some(probe) = &self.probe {
                 runner.probe(probe)?;
             }

@@ -39,6 +39,7 @@ pub mod reproduce;
 pub mod runner;
 pub mod source;
 pub mod summary;
+pub mod upload;
 pub mod watch;
 
 pub use config::{Config, Draft};

@@ -9,10 +9,11 @@ use paint_data::image::Preprocess;
 use paint_data::{BatchPlan, Dataset, Loader, ReadAhead, SampleRef, Stream, dataset};
 use paint_methods::Method;
 use paint_rng::Seed;
-use paint_tensor::{Device, Tensor};
+use paint_tensor::Device;
 use serde::{Deserialize, Serialize};
 
 use crate::metric::Score;
+use crate::upload::Uploads;
 use crate::{Error, Result};
 
 /// What is looked at.
@@ -129,10 +130,9 @@ impl Probe {
         );
         method.set_domain(Some(told));
         let mut right = 0;
-        for batch in loader {
+        for batch in Uploads::new(loader, &self.device) {
             let batch = batch?;
-            let logits =
-                method.predict(&Tensor::from_vec(batch.images, batch.shape, &self.device)?)?;
+            let logits = method.predict(&batch.images)?;
             let classes = logits.shape().last().copied().unwrap_or(1);
             let rows = logits.to_vec()?;
             let scores = rows

@@ -14,8 +14,9 @@ use paint_nn::checkpoint::read_model_config;
 use paint_run::checkpoint::{read_state, write_state};
 use paint_run::metric::Score;
 use paint_run::report::quoted;
-use paint_run::{Config, Draft, Experiment};
-use paint_tensor::{Device, Tensor};
+use paint_run::upload::Uploads;
+use paint_run::{Config, Draft, Experiment, fit};
+use paint_tensor::Device;
 
 use crate::source::SourceArgs;
 use crate::{Usage, process};
@@ -73,10 +74,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(args.threads)?;
     let experiment = Experiment::open(config(args)?)?;
     let mut method = experiment.method()?;
-    let device = Device::open(&args.device, args.precision.parse()?)?;
+    let device = experiment.device();
     let about = about(&experiment.config)?;
     if let Some(path) = args.state.as_ref().filter(|path| path.exists()) {
-        load(path, &mut *method, &about, &device)?;
+        load(path, &mut *method, &about, device)?;
     }
     let files = if args.images.is_dir() { images_below(&args.images)? } else { Vec::new() };
     let names = read_model_config(&args.weights)?.label_names.unwrap_or_default();
@@ -91,10 +92,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Preprocess::default(),
         ReadAhead::default(),
     );
-    for batch in loader {
+    for batch in Uploads::new(loader, device) {
         let batch = batch?;
-        let images = Tensor::from_vec(batch.images, batch.shape, &device)?;
-        let logits = paint_run::fit::step(&mut *method, &images)?.logits;
+        let logits = fit::step(&mut *method, &batch.images)?.logits;
         let [_, classes] = logits.dims2("logits")?;
         let logits = logits.to_vec()?;
         ensure!(logits.iter().all(|logit| logit.is_finite()), "the model gave NaN or infinity");

@@ -11,6 +11,7 @@ use std::ptr;
 use cudarc::driver::{result, sys};
 use rustc_hash::FxHashMap;
 
+use super::staging::Staging;
 use crate::{Error, Result};
 
 /// What the driver says of a GPU.
@@ -26,6 +27,7 @@ pub(super) struct Properties {
 pub(super) struct Gpu {
     context: sys::CUcontext,
     stream: sys::CUstream,
+    staging: Staging,
     pub(super) properties: Properties,
 }
 
@@ -167,7 +169,8 @@ impl Gpu {
         // SAFETY: the device was given by the driver; the primary context lives as long as the process.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(failed("making a context on the GPU"))?;
-        let mut gpu = Self { context, stream: ptr::null_mut(), properties };
+        let staging = Staging::default();
+        let mut gpu = Self { context, stream: ptr::null_mut(), staging, properties };
         gpu.enter()?;
         gpu.stream = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(failed("making a stream"))?;
@@ -255,12 +258,10 @@ impl Gpu {
         .map_err(|error| failed(&format!("launching {name}"))(error))
     }
 
-    /// Queues a copy to the GPU. The driver has read `data` when this returns.
+    /// Queues a copy to the GPU. `data` has been read when this returns.
     pub(super) fn copy_in(&self, address: u64, data: &[f32]) -> Result<()> {
         self.enter()?;
-        // SAFETY: `address` has room for `data`; pageable memory is staged before the call returns.
-        unsafe { result::memcpy_htod_async(address, data, self.stream) }
-            .map_err(failed("copying to the GPU"))
+        self.staging.copy(self.stream, address, data)
     }
 
     /// Copies from the GPU after all earlier work.

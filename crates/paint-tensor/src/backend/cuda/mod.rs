@@ -18,6 +18,7 @@ mod matmul;
 mod open;
 mod peak;
 mod rows;
+mod staging;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,0 +1,60 @@
+//! Batches on their way to the device: the next one is uploaded while the present one is worked on.
+
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+
+use paint_data::{BatchPlan, Loader};
+use paint_tensor::{Device, Tensor};
+
+use crate::Result;
+
+/// A batch on the device.
+pub struct Uploaded {
+    /// `[B, 3, H, W]` in `[0, 1]`.
+    pub images: Tensor,
+    /// The labels of its images, where they are known.
+    pub labels: Vec<Option<usize>>,
+    /// Which images they are.
+    pub plan: BatchPlan,
+}
+
+/// The batches of a loader, in their order. Whoever stops early drops it, and the loader with it.
+pub struct Uploads {
+    batches: Receiver<Result<Uploaded>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Uploads {
+    /// Begins to upload.
+    pub fn new(loader: Loader, device: &Device) -> Self {
+        let (sender, receiver) = sync_channel(1);
+        let device = device.clone();
+        let thread = std::thread::spawn(move || {
+            for batch in loader {
+                let uploaded = batch.map_err(Into::into).and_then(|batch| {
+                    let images = Tensor::from_vec(batch.images, batch.shape, &device)?;
+                    Ok(Uploaded { images, labels: batch.labels, plan: batch.plan })
+                });
+                if sender.send(uploaded).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { batches: receiver, thread: Some(thread) }
+    }
+}
+
+impl Iterator for Uploads {
+    type Item = Result<Uploaded>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Ok(batch) = self.batches.recv() {
+            return Some(batch);
+        }
+        // The end, or a defect below, which must not look like one.
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+        None
+    }
+}

@@ -1,0 +1,95 @@
+//! Uploads through memory that the GPU reads by itself: the host copies into a pinned buffer and goes on, and the transfer
+//! takes its turn on the stream at the full speed of the bus.
+#![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::driver::result::event;
+use cudarc::driver::{result, sys};
+
+use super::driver::failed;
+use crate::Result;
+
+/// Buffers that take turns: while one is read, the next can be filled.
+const BUFFERS: usize = 3;
+/// Smaller uploads are staged by the driver itself.
+const SMALL: usize = 1 << 18;
+/// Larger uploads (weights, once) go in pieces.
+const LARGE: usize = 64 << 20;
+
+struct Pinned {
+    host: *mut c_void,
+    bytes: usize,
+    /// Recorded behind the last transfer out of the buffer.
+    read: sys::CUevent,
+}
+
+// SAFETY: pinned memory and events belong to the context, not to a thread.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    fn new(bytes: usize) -> std::result::Result<Self, result::DriverError> {
+        // SAFETY: the memory is written before it is read.
+        let host = unsafe { result::malloc_host(bytes, 0) }?;
+        Ok(Self { host, bytes, read: event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)? })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: both were made by `new`; the transfer has ended.
+        unsafe {
+            let _ = event::synchronize(self.read);
+            let _ = event::destroy(self.read);
+            let _ = result::free_host(self.host);
+        }
+    }
+}
+
+/// The pinned buffers of a GPU, whose turn moves on with every upload.
+#[derive(Default)]
+pub(super) struct Staging(Mutex<(Vec<Pinned>, usize)>);
+
+impl Staging {
+    /// Queues a copy of `data` to `address`; `data` has been read when this returns. The context is current.
+    pub(super) fn copy(&self, stream: sys::CUstream, address: u64, data: &[f32]) -> Result<()> {
+        let failed = |error| failed("copying to the GPU")(error);
+        if size_of_val(data) < SMALL {
+            // SAFETY: `address` has room for `data`; pageable memory is staged before the call returns.
+            return unsafe { result::memcpy_htod_async(address, data, stream) }.map_err(failed);
+        }
+        for (i, piece) in data.chunks(LARGE / 4).enumerate() {
+            self.piece(stream, address + (i * LARGE) as u64, piece).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn piece(
+        &self,
+        stream: sys::CUstream,
+        address: u64,
+        data: &[f32],
+    ) -> std::result::Result<(), result::DriverError> {
+        let bytes = size_of_val(data);
+        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (buffers, turn) = &mut *guard;
+        *turn = (*turn + 1) % BUFFERS;
+        if buffers.len() < BUFFERS {
+            *turn = buffers.len();
+            buffers.push(Pinned::new(bytes.next_power_of_two())?);
+        } else if buffers[*turn].bytes < bytes {
+            buffers[*turn] = Pinned::new(bytes.next_power_of_two())?;
+        }
+        let buffer = &buffers[*turn];
+        // SAFETY: the buffer is as large as `data` and, after the wait, nobody reads it; it lives until its next turn,
+        // which waits for this transfer. `address` has room for `data`.
+        unsafe {
+            event::synchronize(buffer.read)?;
+            ptr::copy_nonoverlapping(data.as_ptr(), buffer.host.cast::<f32>(), data.len());
+            sys::cuMemcpyHtoDAsync_v2(address, buffer.host, bytes, stream).result()?;
+            event::record(buffer.read, stream)
+        }
+    }
+}
