@@ -8,17 +8,16 @@
 //! there could encode, before anything is allocated for them.
 
 use std::{
+    fmt::Display,
     fs::File,
     io::{Cursor, Read as _},
     path::Path,
 };
 
-use super::{Image, jpeg};
+use super::{Image, bmp, jpeg};
 use crate::{Error, Result};
-use image::{
-    DynamicImage, ImageDecoder, Limits,
-    codecs::{bmp::BmpDecoder, png::PngDecoder, webp::WebPDecoder},
-};
+use image_webp::WebPDecoder;
+use png::{ColorType, Transformations};
 
 /// The longest side of an image.
 pub const MAX_SIDE: usize = 16_384;
@@ -85,30 +84,16 @@ impl Image {
             };
             return Err(Error::format("a JPEG, PNG, WebP or BMP image", found, name));
         };
-        let unsound = |error: &dyn std::fmt::Display| {
+        let unsound = |error: &dyn Display| {
             Error::format(format!("a sound {format:?} image"), error.to_string(), name)
         };
         let check =
             |width: usize, height: usize| check_size(format, width, height, bytes.len(), name);
         match format {
-            Format::Jpeg => jpeg::decode(bytes, check, |error| unsound(&error)),
-            Format::Png => {
-                let mut limits = Limits::no_limits();
-                limits.max_alloc = Some(MAX_PIXELS as u64 * 8);
-                let decoder = PngDecoder::with_limits(Cursor::new(bytes), limits)
-                    .map_err(|error| unsound(&error))?;
-                decode_generic(decoder, check, |error| unsound(&error))
-            }
-            Format::WebP => {
-                let decoder =
-                    WebPDecoder::new(Cursor::new(bytes)).map_err(|error| unsound(&error))?;
-                decode_generic(decoder, check, |error| unsound(&error))
-            }
-            Format::Bmp => {
-                let decoder =
-                    BmpDecoder::new(Cursor::new(bytes)).map_err(|error| unsound(&error))?;
-                decode_generic(decoder, check, |error| unsound(&error))
-            }
+            Format::Jpeg => jpeg::decode(bytes, check, unsound),
+            Format::Png => decode_png(bytes, check, unsound),
+            Format::WebP => decode_webp(bytes, check, unsound),
+            Format::Bmp => bmp::decode(bytes, check, unsound),
         }
     }
 }
@@ -125,33 +110,49 @@ fn check_size(format: Format, width: usize, height: usize, len: usize, name: &Pa
     Ok(())
 }
 
-fn decode_generic(
-    decoder: impl ImageDecoder,
+fn decode_png(
+    bytes: &[u8],
     check: impl Fn(usize, usize) -> Result<()>,
-    unsound: impl Fn(image::ImageError) -> Error,
+    unsound: impl Fn(&dyn Display) -> Error,
 ) -> Result<Image> {
-    let (width, height) = decoder.dimensions();
-    let (width, height) = (width as usize, height as usize);
+    let limits = png::Limits { bytes: MAX_PIXELS * 8 };
+    let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
+    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
+    let mut reader = decoder.read_info().map_err(|error| unsound(&error))?;
+    let (width, height) = (reader.info().width as usize, reader.info().height as usize);
     check(width, height)?;
-    let pixels = match DynamicImage::from_decoder(decoder).map_err(unsound)? {
-        DynamicImage::ImageRgb8(image) => image.into_raw(),
-        DynamicImage::ImageLuma16(image) => {
-            image.pixels().flat_map(|p| [high_byte(p.0[0]); 3]).collect()
+    let size = reader.output_buffer_size().ok_or_else(|| unsound(&"too many bytes"))?;
+    let mut pixels = vec![0; size];
+    let frame = reader.next_frame(&mut pixels).map_err(|error| unsound(&error))?;
+    pixels.truncate(frame.buffer_size());
+    let pixels = match frame.color_type {
+        ColorType::Rgb => pixels,
+        ColorType::Rgba => without_alpha(&pixels),
+        ColorType::Grayscale => pixels.iter().flat_map(|&grey| [grey; 3]).collect(),
+        ColorType::GrayscaleAlpha => {
+            pixels.as_chunks::<2>().0.iter().flat_map(|&[grey, _]| [grey; 3]).collect()
         }
-        DynamicImage::ImageLumaA16(image) => {
-            image.pixels().flat_map(|p| [high_byte(p.0[0]); 3]).collect()
-        }
-        DynamicImage::ImageRgb16(image) => {
-            image.pixels().flat_map(|p| p.0.map(high_byte)).collect()
-        }
-        DynamicImage::ImageRgba16(image) => {
-            image.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(high_byte)).collect()
-        }
-        other => other.to_rgb8().into_raw(),
+        ColorType::Indexed => return Err(unsound(&"a palette that was not applied")),
     };
     Image::new(width, height, pixels)
 }
 
-fn high_byte(value: u16) -> u8 {
-    (value >> 8) as u8
+fn decode_webp(
+    bytes: &[u8],
+    check: impl Fn(usize, usize) -> Result<()>,
+    unsound: impl Fn(&dyn Display) -> Error,
+) -> Result<Image> {
+    let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(|error| unsound(&error))?;
+    let (width, height) = decoder.dimensions();
+    let (width, height) = (width as usize, height as usize);
+    check(width, height)?;
+    let size = decoder.output_buffer_size().ok_or_else(|| unsound(&"too many bytes"))?;
+    let mut pixels = vec![0; size];
+    decoder.read_image(&mut pixels).map_err(|error| unsound(&error))?;
+    let pixels = if decoder.has_alpha() { without_alpha(&pixels) } else { pixels };
+    Image::new(width, height, pixels)
+}
+
+fn without_alpha(rgba: &[u8]) -> Vec<u8> {
+    rgba.as_chunks::<4>().0.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect()
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use image::{ExtendedColorType, ImageEncoder as _, codecs::png::PngEncoder};
 use jpeg_encoder::{ColorType, Encoder, EncodingError};
 
 use super::Image;
@@ -10,14 +9,13 @@ use super::Image;
 impl Image {
     /// Writes a PNG.
     pub fn write_png(&self, out: impl io::Write) -> io::Result<()> {
-        PngEncoder::new(out)
-            .write_image(
-                &self.pixels,
-                self.width as u32,
-                self.height as u32,
-                ExtendedColorType::Rgb8,
-            )
-            .map_err(io::Error::other)
+        let mut encoder = png::Encoder::new(out, self.width as u32, self.height as u32);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_compression(png::Compression::Fast);
+        encoder.set_filter(png::Filter::Adaptive);
+        let mut writer = encoder.write_header().map_err(io::Error::from)?;
+        writer.write_image_data(&self.pixels).map_err(io::Error::from)?;
+        writer.finish().map_err(io::Error::from)
     }
 
     /// Writes a JPEG of this quality (1 to 100, libjpeg's scale), with 4:2:0 chroma below 90.

@@ -1,5 +1,6 @@
 //! 8-bit RGB images: decode, resize, crop, encode.
 
+mod bmp;
 mod decode;
 mod encode;
 pub(crate) mod jpeg;
