@@ -1,8 +1,7 @@
 //! An array as it lies in a file: element types, decoding, strided views, and the limit on what a file may ask for.
 
-use half::{bf16, f16};
-
 use super::error::Fault;
+use super::narrow::{bf16_to_f32, f16_to_f32};
 
 /// The element type an array was stored with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,8 +80,8 @@ impl Dtype {
         match self {
             Self::F64 => each(bytes, |b| f64::from_le_bytes(b) as f32),
             Self::F32 => each(bytes, f32::from_le_bytes),
-            Self::F16 => each(bytes, |b| f16::from_le_bytes(b).to_f32()),
-            Self::Bf16 => each(bytes, |b| bf16::from_le_bytes(b).to_f32()),
+            Self::F16 => each(bytes, |b| f16_to_f32(u16::from_le_bytes(b))),
+            Self::Bf16 => each(bytes, |b| bf16_to_f32(u16::from_le_bytes(b))),
             Self::I64 => each(bytes, |b| i64::from_le_bytes(b) as f32),
             Self::I32 => each(bytes, |b| i32::from_le_bytes(b) as f32),
             Self::I16 => each(bytes, |b| f32::from(i16::from_le_bytes(b))),

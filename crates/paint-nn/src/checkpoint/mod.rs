@@ -21,6 +21,7 @@ mod digest;
 mod error;
 mod model_config;
 mod names;
+mod narrow;
 mod npy;
 mod pickle;
 mod preprocess;

@@ -10,13 +10,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use half::{bf16, f16};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::array::{Array, Budget, Dtype, View, element_count, row_major};
 use super::cursor::Cursor;
 use super::error::{Error, Fault, Result, abridged};
+use super::narrow::{bf16_from_f32, f16_from_f32, f16_to_f32};
 use super::{Checkpoint, Format};
 
 const METADATA: &str = "__metadata__";
@@ -173,8 +173,8 @@ type Encode = fn(f32, &mut BufWriter<File>) -> io::Result<()>;
 fn encoder(dtype: Dtype) -> std::result::Result<Encode, Fault> {
     Ok(match dtype {
         Dtype::F32 => |x, out| out.write_all(&x.to_le_bytes()),
-        Dtype::F16 => |x, out| out.write_all(&f16::from_f32(x).to_le_bytes()),
-        Dtype::Bf16 => |x, out| out.write_all(&bf16::from_f32(x).to_le_bytes()),
+        Dtype::F16 => |x, out| out.write_all(&f16_from_f32(x).to_le_bytes()),
+        Dtype::Bf16 => |x, out| out.write_all(&bf16_from_f32(x).to_le_bytes()),
         other => return Err(Fault::invalid("dtype to write", "F32, F16 or BF16", other.name())),
     })
 }
@@ -199,7 +199,8 @@ fn header(
             return Err(Fault::invalid("data", format!("{shape:?}"), found).in_array(name));
         }
         if dtype == Dtype::F16
-            && let Some(x) = data.iter().find(|x| x.is_finite() && f16::from_f32(**x).is_infinite())
+            && let Some(x) =
+                data.iter().find(|x| x.is_finite() && f16_to_f32(f16_from_f32(**x)).is_infinite())
         {
             return Err(
                 Fault::invalid("element", "at most 65504, the largest F16", x).in_array(name)
