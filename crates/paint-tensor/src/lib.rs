@@ -26,13 +26,15 @@ mod tape;
 mod tensor;
 
 pub use backend::cpu::pool_bytes;
-pub use backend::{BACKENDS, BackendEntry, DeviceInfo, Memory, Precision};
+pub use backend::{BACKENDS, BackendEntry, DeviceInfo, Memory, Precision, StepRule};
 pub use device::Device;
 pub use error::{Error, Result};
 pub use op::batch_norm::{BatchNorm, BnMode};
 pub use op::conv::Conv2d;
 pub use op::distort::{BLUR_TAPS, ColorOp, Distortion, Noise};
+pub use op::images::{Draw, Edge, Images, Rect, Tone, View};
 pub use op::mlp::Mlp;
+pub use op::step::{StepParam, SteppedParam, TrainingStep};
 pub use op::update::AdamStep;
 pub use tape::Gradients;
 pub use tensor::Tensor;

@@ -9,12 +9,15 @@ pub(crate) mod cuda;
 mod precision;
 mod problem;
 mod table;
+mod training;
 
 pub use precision::Precision;
 pub(crate) use problem::{
     Attention, AttentionGrad, Conv, Epilogue, Gemm, HeadRows, Matrix, Update, Window,
 };
 pub use table::{BACKENDS, BackendEntry, DeviceInfo, Memory};
+pub use training::StepRule;
+pub(crate) use training::{Compose, Step, StepSlot, SteppedSlot, Training};
 
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
@@ -73,7 +76,7 @@ pub(crate) enum Binary {
 }
 
 /// The kernels of a device.
-pub(crate) trait Backend: Send + Sync {
+pub(crate) trait Backend: Training + Send + Sync {
     fn name(&self) -> String;
     /// The best rate of a large matrix product in the chosen precision, measured now.
     fn peak_gflops(&self) -> Result<f64>;

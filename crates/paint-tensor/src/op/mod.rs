@@ -3,10 +3,12 @@
 mod activation;
 mod attention;
 pub(crate) mod batch_norm;
+mod branch;
 pub(crate) mod conv;
 pub(crate) mod distort;
 mod elementwise;
 mod group_norm;
+pub(crate) mod images;
 mod layout;
 mod linear;
 mod matmul;
@@ -14,4 +16,5 @@ pub(crate) mod mlp;
 mod norm;
 mod pool;
 mod reduce;
+pub(crate) mod step;
 pub(crate) mod update;

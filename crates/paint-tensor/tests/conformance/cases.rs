@@ -36,6 +36,9 @@ pub(crate) const CASES: &[Case] = &[
     case("linear_residual", &[&[2, 3, 5], &[4, 5], &[4], &[2, 3, 4]], |x| {
         x[0].linear_residual(&x[1], Some(&x[2]), &x[3])
     }),
+    case("add_scaled", &[&[3, 2, 5], &[3, 2, 5]], |x| {
+        x[0].add_scaled(&x[1], &Tensor::from_vec(vec![0.0, 1.25, 1.0], [3], x[0].device())?)
+    }),
     case("matmul", &[&[2, 3, 4, 5], &[2, 3, 5, 6]], |x| x[0].matmul(&x[1])),
     case("matmul with a shared right side", &[&[2, 3, 5], &[5, 4]], |x| x[0].matmul(&x[1])),
     case("layer_norm", &[&[3, 2, 18], &[18], &[18]], |x| x[0].layer_norm(&x[1], &x[2], 1e-6)),

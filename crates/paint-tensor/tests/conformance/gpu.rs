@@ -116,6 +116,11 @@ const LARGE: &[Case] = &[
         let x = compact(x)?;
         x[0].cross_attention(&x[1], 2)
     }),
+    case("add_scaled of tokens", &[&[3, 65, 192], &[3, 65, 192]], |x| {
+        let (factors, x) =
+            (Tensor::from_vec(vec![1.1, 0.0, 1.1], [3], x[0].device())?, compact(x)?);
+        x[0].add_scaled(&x[1], &factors)
+    }),
     case("slices and joins of tokens", &[&[3, 9, 16], &[3, 2, 16]], |x| {
         let x = compact(x)?;
         Tensor::concat(&[&x[1], &x[0].slice(1, 0, 4)?], 1)

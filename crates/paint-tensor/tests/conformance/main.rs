@@ -6,6 +6,7 @@
 mod cases;
 #[cfg(feature = "cuda")]
 mod gpu;
+mod training;
 
 use paint_tensor::{BACKENDS, BnMode, Conv2d, Device, Tensor};
 

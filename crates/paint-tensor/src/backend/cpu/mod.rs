@@ -6,6 +6,7 @@ mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod channelwise;
+mod compose;
 mod conv;
 mod distort;
 mod elementwise;
@@ -25,6 +26,7 @@ mod slab;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod training;
 mod update;
 
 use std::sync::{Arc, OnceLock};

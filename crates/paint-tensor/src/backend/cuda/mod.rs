@@ -19,6 +19,7 @@ mod open;
 mod peak;
 mod rows;
 mod staging;
+mod training;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

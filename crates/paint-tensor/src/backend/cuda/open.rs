@@ -9,7 +9,7 @@ use super::buffer::{Buffer, Kind};
 use super::compile::{self, Source};
 use super::driver::{self, Gpu, Kernels};
 use super::matmul::{self, Products};
-use super::{Cuda, rows};
+use super::{Cuda, rows, training};
 use crate::backend::{DeviceInfo, Precision};
 use crate::{Error, Result};
 
@@ -82,6 +82,7 @@ impl Cuda {
             ("layout", include_str!("kernels/layout.cu"), LAYOUT),
             ("planes", include_str!("kernels/planes.cu"), &[]),
             ("distort", include_str!("kernels/distort.cu"), &[]),
+            ("training", include_str!("kernels/training.cu"), training::KERNELS),
         ];
         let mut kernels = Kernels::default();
         let modules = std::thread::scope(|scope| {
