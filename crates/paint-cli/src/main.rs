@@ -32,6 +32,7 @@ enum Command {
     List(cmd::list::Args),
     Report(cmd::report::Args),
     Run(cmd::run::Args),
+    Train(Box<cmd::train::Args>),
 }
 
 impl Command {
@@ -47,6 +48,7 @@ impl Command {
             Self::List(args) => cmd::list::run(&args),
             Self::Report(args) => cmd::report::run(&args),
             Self::Run(args) => cmd::run::run(&args),
+            Self::Train(args) => cmd::train::run(&args),
         }
     }
 }
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
     }
     eprintln!("paint: {error:#}");
     let usage = error.is::<Usage>()
-        || error.downcast_ref::<paint_run::Error>().is_some_and(paint_run::Error::is_usage);
+        || error.downcast_ref::<paint_run::Error>().is_some_and(paint_run::Error::is_usage)
+        || error.downcast_ref::<paint_train::Error>().is_some_and(paint_train::Error::is_usage);
     ExitCode::from(if usage { 2 } else { 1 })
 }

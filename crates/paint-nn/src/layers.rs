@@ -3,7 +3,7 @@
 mod channel_norm;
 mod conv;
 
-pub(crate) use channel_norm::{BatchNorm, ChannelNorm, GroupNorm};
+pub(crate) use channel_norm::{BatchNorm, ChannelNorm, GroupNorm, NormPass};
 pub(crate) use conv::Conv;
 
 use paint_tensor::Tensor;

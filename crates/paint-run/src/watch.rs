@@ -3,6 +3,7 @@
 //! A [`Watched`] model stands between a method and its backbone and changes nothing of what passes. Methods duplicate the
 //! model they are given; all duplicates report to one [`Watch`], so that teachers and anchors are counted too.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -107,6 +108,17 @@ impl Backbone for Watched {
 
     fn mixes_images(&self) -> bool {
         self.inner.mixes_images()
+    }
+
+    fn running_statistics(&self) -> Vec<(String, Tensor)> {
+        self.inner.running_statistics()
+    }
+
+    fn set_running_statistics(
+        &mut self,
+        values: &BTreeMap<String, Tensor>,
+    ) -> paint_nn::Result<()> {
+        self.inner.set_running_statistics(values)
     }
 
     fn embed(&self, images: &Tensor) -> paint_nn::Result<Tensor> {

@@ -29,7 +29,7 @@ pub use backend::cpu::pool_bytes;
 pub use backend::{BACKENDS, BackendEntry, DeviceInfo, Memory, Precision, StepRule};
 pub use device::Device;
 pub use error::{Error, Result};
-pub use op::batch_norm::{BatchNorm, BnMode};
+pub use op::batch_norm::{BatchNorm, BnMode, Moments};
 pub use op::conv::Conv2d;
 pub use op::distort::{BLUR_TAPS, ColorOp, Distortion, Noise};
 pub use op::images::{Draw, Edge, Images, Rect, Tone, View};

@@ -10,3 +10,4 @@ pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod train;

@@ -12,8 +12,11 @@ pub mod wide_resnet;
 
 pub use paint_tensor::BnMode;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use paint_rng::Seed;
-use paint_tensor::{Device, Gradients, Tensor};
+use paint_tensor::{Device, Gradients, Moments, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, Preprocess};
@@ -77,6 +80,16 @@ pub enum Attention {
     Probe,
 }
 
+/// Whether the moments of the batch are wanted, from which running statistics are trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Statistics {
+    /// They are dropped.
+    #[default]
+    Omit,
+    /// Those of every batch norm that used its batch are returned.
+    Keep,
+}
+
 /// How a forward pass is to be made. The default is the plain classifier.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
@@ -90,6 +103,11 @@ pub struct Request<'a> {
     pub classes: Option<&'a [usize]>,
     /// Whether to return attention maps.
     pub attention: Attention,
+    /// Factors `[B]` of the residual branches, two a block (attention, then MLP), for stochastic depth; none scales
+    /// nothing, and so does an empty list.
+    pub branches: &'a [Option<Tensor>],
+    /// Whether to return what batch norms saw.
+    pub statistics: Statistics,
 }
 
 /// One block's attention.
@@ -132,6 +150,8 @@ pub struct Features {
     pub logits: Tensor,
     /// One entry a block if asked for, otherwise none.
     pub attention: Vec<AttentionMap>,
+    /// The moments of the batch by batch norm, if asked for.
+    pub statistics: Vec<(Arc<str>, Moments)>,
 }
 
 /// A network that classifies images.
@@ -154,6 +174,16 @@ pub trait Backbone: Send + Sync {
     /// Whether what an image gives depends on the others of its batch: batch norms may make it so.
     fn mixes_images(&self) -> bool {
         false
+    }
+
+    /// The running statistics of batch norms, by their names in checkpoints; a network without batch norms has none.
+    fn running_statistics(&self) -> Vec<(String, Tensor)> {
+        Vec::new()
+    }
+
+    /// Takes every running statistic from a table by name.
+    fn set_running_statistics(&mut self, _values: &BTreeMap<String, Tensor>) -> Result<()> {
+        Ok(())
     }
 
     /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]` (of a convolutional network: the normalised
@@ -199,13 +229,25 @@ pub struct BuildOptions {
     pub preprocess: Option<Preprocess>,
     /// Position embeddings for other image sizes.
     pub positions: Positions,
+    /// Classes of a drawn model; its usual number if none. A checkpoint always brings its own.
+    pub num_classes: Option<usize>,
 }
 
 impl BuildOptions {
     /// Exact positions, no preprocessing given.
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), preprocess: None, positions: Positions::Exact }
+        let positions = Positions::Exact;
+        Self { device: device.clone(), preprocess: None, positions, num_classes: None }
     }
+}
+
+/// What a network is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Attention over tokens.
+    Transformer,
+    /// Convolutions with norms over channels.
+    Convolutional,
 }
 
 /// A row of [`BACKBONES`].
@@ -215,6 +257,8 @@ pub struct BackboneEntry {
     pub name: &'static str,
     /// One line for lists.
     pub summary: &'static str,
+    /// What it is made of.
+    pub family: Family,
     build: fn(&str, Weights, &BuildOptions) -> Result<Box<dyn Backbone>>,
 }
 
@@ -231,6 +275,7 @@ macro_rules! vit {
         BackboneEntry {
             name: $name,
             summary: $summary,
+            family: Family::Transformer,
             build: |name, weights, options| {
                 Ok(Box::new(Vit::build(name, $config, weights, options)?) as Box<dyn Backbone>)
             },
@@ -244,6 +289,7 @@ macro_rules! cnn {
         BackboneEntry {
             name: $name,
             summary: $summary,
+            family: Family::Convolutional,
             build: |name, weights, options| {
                 Ok(Box::new($config.build(name, weights, options)?) as Box<dyn Backbone>)
             },

@@ -10,12 +10,14 @@ mod block;
 pub(super) use assembly::{Assembly, NormKind};
 pub(super) use block::{Block, Order, Shortcut};
 
+use std::collections::BTreeMap;
+
 use paint_tensor::{BnMode, Tensor};
 
 use super::input::{Input, preprocess};
-use super::{Attention, Backbone, BuildOptions, Features, Request, Spec, Weights};
+use super::{Attention, Backbone, BuildOptions, Features, Request, Spec, Statistics, Weights};
 use crate::error::{Error, Result};
-use crate::layers::{ChannelNorm, Conv, Linear};
+use crate::layers::{BatchNorm, ChannelNorm, Conv, Linear, NormPass};
 use crate::params::Params;
 
 /// A residual network.
@@ -68,7 +70,7 @@ impl ResidualNet {
     pub(super) fn build(plan: &Plan<'_>, weights: Weights, options: &BuildOptions) -> Result<Self> {
         let preprocess = preprocess(plan.usual_size, &weights, options)?;
         let input = Input::new(&preprocess, &options.device)?;
-        let mut assembly = Assembly::new(weights, &options.device);
+        let mut assembly = Assembly::new(weights, options);
         let parts = (plan.parts)(&mut assembly)?;
         let params = assembly.finish(plan.name, plan.unused)?;
         let spec = Spec {
@@ -118,35 +120,65 @@ impl Backbone for ResidualNet {
         for (what, asked) in [
             ("prompt tokens", request.prompt.is_some()),
             ("attention maps", request.attention != Attention::Omit),
+            ("scaled branches", !request.branches.is_empty()),
         ] {
             if asked {
                 return Err(Error::Argument {
                     what,
-                    expected: "a vision transformer: a convolutional network has no tokens".into(),
+                    expected: "a vision transformer, a convolutional network has none".into(),
                     got: self.spec.name.clone(),
                 });
             }
         }
-        let (params, mode, parts) = (&self.params, self.batch_norm, &self.parts);
+        let (params, parts) = (&self.params, &self.parts);
+        let seen = (request.statistics == Statistics::Keep).then(Default::default);
+        let pass = &NormPass { mode: self.batch_norm, seen };
         let mut x = parts.stem.forward(params, embedding)?;
         if let Some(norm) = &parts.stem_norm {
-            x = norm.forward(params, &x, mode)?.relu()?;
+            x = norm.forward(params, &x, pass)?.relu()?;
         }
         if parts.stem_pool == StemPool::Max {
             x = x.max_pool(3, 2, 1)?;
         }
         for block in parts.stages.iter().flatten() {
-            x = block.forward(params, &x, mode)?;
+            x = block.forward(params, &x, pass)?;
         }
         if let Some(norm) = &parts.final_norm {
-            x = norm.forward(params, &x, mode)?.relu()?;
+            x = norm.forward(params, &x, pass)?.relu()?;
         }
         let pooled = x.global_avg_pool()?; // [B, D]
         let logits = match request.classes {
             None => parts.head.forward(params, &pooled)?,
             Some(classes) => parts.head.forward_outputs(params, &pooled, classes)?,
         };
-        Ok(Features { pooled, logits, attention: Vec::new() })
+        let statistics = pass.seen.as_ref().map(std::cell::RefCell::take).unwrap_or_default();
+        Ok(Features { pooled, logits, attention: Vec::new(), statistics })
+    }
+
+    fn running_statistics(&self) -> Vec<(String, Tensor)> {
+        let parts = &self.parts;
+        let ends = [&parts.stem_norm, &parts.final_norm];
+        let blocks = parts.stages.iter().flatten().flat_map(Block::norms);
+        let norms = ends[0].iter().chain(blocks).chain(ends[1]);
+        norms.filter_map(batch_norm).flat_map(BatchNorm::running).collect()
+    }
+
+    fn set_running_statistics(&mut self, values: &BTreeMap<String, Tensor>) -> Result<()> {
+        let parts = &mut self.parts;
+        let blocks = parts.stages.iter_mut().flatten().flat_map(Block::norms_mut);
+        for norm in parts.stem_norm.iter_mut().chain(blocks).chain(&mut parts.final_norm) {
+            if let ChannelNorm::Batch(norm) = norm {
+                norm.set_running(values)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn batch_norm(norm: &ChannelNorm) -> Option<&BatchNorm> {
+    match norm {
+        ChannelNorm::Batch(norm) => Some(norm),
+        ChannelNorm::Group(_) => None,
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::layers::{LayerNorm, Linear};
 use crate::params::{ParamId, Params};
-use block::Block;
+use block::{Block, Branches};
 
 /// A vision transformer.
 #[derive(Debug, Clone)]
@@ -64,6 +64,7 @@ impl Vit {
         }
         let params = match weights {
             Weights::Random(seed) => {
+                config.num_classes = options.num_classes.unwrap_or(config.num_classes);
                 config.check()?;
                 weights::draw(&config, seed, &options.device)?
             }
@@ -164,16 +165,26 @@ impl Backbone for Vit {
             Pooling::Cls => 1,
             Pooling::ClsAndPrompts => 1 + prompts,
         };
+        let maps = request.attention != Attention::Omit;
+        if !request.branches.is_empty() && (maps || request.branches.len() != 2 * self.blocks.len())
+        {
+            return Err(Error::Argument {
+                what: "factors of residual branches",
+                expected: format!("two for each of {} blocks, no maps", self.blocks.len()),
+                got: request.branches.len().to_string(),
+            });
+        }
         let mut attention = Vec::new();
         for (i, block) in self.blocks.iter().enumerate() {
+            let branches = Branches::of(request.branches, i);
             x = if request.attention != Attention::Omit {
                 let (x, map) = block.forward_with_map(&self.params, &x, request.attention)?;
                 attention.push(map);
                 x
             } else if i + 1 == self.blocks.len() {
-                block.forward_first(&self.params, &x, m)?
+                block.forward_first(&self.params, &x, m, branches)?
             } else {
-                block.forward(&self.params, &x)?
+                block.forward(&self.params, &x, branches)?
             };
         }
         let pooled = self.norm.forward(&self.params, &x.slice(1, 0, m)?)?.mean(1)?; // [B, D]
@@ -181,7 +192,7 @@ impl Backbone for Vit {
             None => self.head.forward(&self.params, &pooled)?,
             Some(classes) => self.head.forward_outputs(&self.params, &pooled, classes)?,
         };
-        Ok(Features { pooled, logits, attention })
+        Ok(Features { pooled, logits, attention, statistics: Vec::new() })
     }
 }
 

@@ -1,15 +1,22 @@
 //! Norms over the channels of images.
 //!
-//! Running statistics are constants of the layer, not parameters: nothing trains them, and no mode updates them.
+//! Running statistics are constants of the layer, not parameters: no gradient and no mode changes them. Whoever trains the
+//! network from its batches' moments sets them anew.
 
-use paint_tensor::{BnMode, Tensor};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::error::Result;
+use paint_tensor::{BnMode, Moments, Tensor};
+
+use crate::error::{Error, Result};
 use crate::params::{ParamId, Params};
 
 /// Batch norm.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchNorm {
+    /// The layer's prefix in checkpoints.
+    pub(crate) name: Arc<str>,
     pub(crate) weight: ParamId,
     pub(crate) bias: ParamId,
     /// `[C]`.
@@ -17,6 +24,34 @@ pub(crate) struct BatchNorm {
     /// `[C]`.
     pub(crate) running_var: Tensor,
     pub(crate) eps: f32,
+}
+
+impl BatchNorm {
+    /// Mean and variance by their names in checkpoints.
+    pub(crate) fn running(&self) -> [(String, Tensor); 2] {
+        let [mean, var] = self.running_names();
+        [(mean, self.running_mean.clone()), (var, self.running_var.clone())]
+    }
+
+    /// Takes both from a table by name; what is missing or of another shape is refused.
+    pub(crate) fn set_running(&mut self, values: &BTreeMap<String, Tensor>) -> Result<()> {
+        let expected = self.running_mean.shape().to_vec();
+        let found = self.running_names().map(|name| match values.get(&name) {
+            Some(tensor) if tensor.shape() == expected => Ok(tensor.detach()),
+            Some(tensor) => {
+                let (expected, got) = (expected.clone(), tensor.shape().to_vec());
+                Err(Error::Shape { what: name, expected, got })
+            }
+            None => Err(Error::State { name }),
+        });
+        let [mean, var] = found;
+        (self.running_mean, self.running_var) = (mean?, var?);
+        Ok(())
+    }
+
+    fn running_names(&self) -> [String; 2] {
+        ["running_mean", "running_var"].map(|what| format!("{}.{what}", self.name))
+    }
 }
 
 /// Group norm.
@@ -35,18 +70,35 @@ pub(crate) enum ChannelNorm {
     Group(GroupNorm),
 }
 
+/// How the batch norms of one forward pass behave, and what they saw.
+#[derive(Debug, Default)]
+pub(crate) struct NormPass {
+    pub(crate) mode: BnMode,
+    /// The moments of the batch by layer, if they are wanted.
+    pub(crate) seen: Option<RefCell<Seen>>,
+}
+
+/// The moments of a batch by layer.
+pub(crate) type Seen = Vec<(Arc<str>, Moments)>;
+
 impl ChannelNorm {
-    /// `[B, C, H, W]`, shape kept; `mode` concerns batch norms alone.
-    pub(crate) fn forward(&self, params: &Params, x: &Tensor, mode: BnMode) -> Result<Tensor> {
+    /// `[B, C, H, W]`, shape kept; `pass` concerns batch norms alone.
+    pub(crate) fn forward(&self, params: &Params, x: &Tensor, pass: &NormPass) -> Result<Tensor> {
         Ok(match self {
-            Self::Batch(norm) => x.batch_norm(&paint_tensor::BatchNorm {
-                scale: &params[norm.weight],
-                shift: &params[norm.bias],
-                running_mean: &norm.running_mean,
-                running_var: &norm.running_var,
-                eps: norm.eps,
-                mode,
-            })?,
+            Self::Batch(norm) => {
+                let (y, moments) = x.batch_norm_with_moments(&paint_tensor::BatchNorm {
+                    scale: &params[norm.weight],
+                    shift: &params[norm.bias],
+                    running_mean: &norm.running_mean,
+                    running_var: &norm.running_var,
+                    eps: norm.eps,
+                    mode: pass.mode,
+                })?;
+                if let (Some(seen), Some(moments)) = (&pass.seen, moments) {
+                    seen.borrow_mut().push((Arc::clone(&norm.name), moments));
+                }
+                y
+            }
             Self::Group(norm) => {
                 let (scale, shift) = (&params[norm.weight], &params[norm.bias]);
                 x.group_norm(norm.groups, scale, shift, norm.eps)?

@@ -52,9 +52,25 @@ pub struct BatchNorm<'a> {
     pub mode: BnMode,
 }
 
+/// Mean and variance of the channels of a batch, each `[C]`.
+#[derive(Debug, Clone)]
+pub struct Moments {
+    /// `μ_b`.
+    pub mean: Tensor,
+    /// `v_b`, divided by the count.
+    pub variance: Tensor,
+    /// `n`, the elements of a channel.
+    pub count: usize,
+}
+
 impl Tensor {
     /// Batch norm over all axes but the second.
     pub fn batch_norm(&self, norm: &BatchNorm<'_>) -> Result<Self> {
+        Ok(self.batch_norm_with_moments(norm)?.0)
+    }
+
+    /// [`Tensor::batch_norm`], and the moments of the batch where it has a share in the statistics.
+    pub fn batch_norm_with_moments(&self, norm: &BatchNorm<'_>) -> Result<(Self, Option<Moments>)> {
         let split = split_at(self.shape(), 1, "batch_norm")?;
         let c = split[1];
         for vector in [norm.scale, norm.shift, norm.running_mean, norm.running_var] {
@@ -71,11 +87,13 @@ impl Tensor {
         }
         let (backend, device) = (self.device().backend(), self.device());
         let (mut mean, mut variance) = (norm.running_mean.clone(), norm.running_var.clone());
-        let mut batch_mean = None;
+        let (mut batch_mean, mut moments) = (None, None);
         if share > 0.0 {
             let (of_batch, spread) = backend.channel_moments(self.storage(), split)?;
             let of_batch = Self::frozen(vec![c], of_batch, device.clone());
             let spread = Self::frozen(vec![c], spread, device.clone());
+            let count = self.elem_count() / c;
+            moments = Some(Moments { mean: of_batch.clone(), variance: spread.clone(), count });
             if share < 1.0 {
                 mean = mean.lerp(&of_batch, share)?;
                 variance = variance.lerp(&spread, share)?;
@@ -91,7 +109,7 @@ impl Tensor {
         let out =
             backend.channel_affine(self.storage(), scale.storage(), shift.storage(), split)?;
         let links = [self.link(), norm.scale.link(), norm.shift.link()];
-        Ok(self.derived(self.shape().to_vec(), out, &links, || {
+        let out = self.derived(self.shape().to_vec(), out, &links, || {
             let reads_x =
                 norm.scale.requires_grad() || (self.requires_grad() && batch_mean.is_some());
             BatchNormRule {
@@ -104,7 +122,8 @@ impl Tensor {
                 batch_mean,
                 rstd,
             }
-        }))
+        });
+        Ok((out, moments))
     }
 }
 

@@ -61,8 +61,9 @@ impl View {
 
     /// Image `index` of size `stored` stretched to `size`, pixel centres on pixel centres of the same picture.
     pub fn stretched(index: usize, stored: [usize; 2], size: [usize; 2]) -> Self {
-        let scale = [0, 1].map(|axis| stored[axis] as f32 / size[axis] as f32);
-        let start = scale.map(|scale| 0.5 * scale - 0.5);
+        let scale = [0, 1].map(|axis| stored[axis] as f64 / size[axis] as f64);
+        let start = scale.map(|scale| (0.5 * scale - 0.5) as f32);
+        let scale = scale.map(|scale| scale as f32);
         Self { matrix: [scale[0], 0.0, start[0], 0.0, scale[1], start[1]], ..Self::new(index) }
     }
 }

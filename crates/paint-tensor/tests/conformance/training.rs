@@ -26,7 +26,7 @@ fn stepped(
 ) -> (Vec<SteppedParam>, Option<f32>) {
     let tensor = |shape: &[usize], seed: usize, offset: f32| {
         let data = values(shape.iter().product(), seed).iter().map(|x| x + offset).collect();
-        Tensor::from_vec(data, shape, device).unwrap()
+        Tensor::from_vec(data, shape, device).expect("the shape fits")
     };
     let rows: Vec<[Tensor; 5]> = (SHAPES.iter().enumerate())
         .map(|(i, shape)| {
@@ -46,15 +46,15 @@ fn stepped(
             weight_decay: 0.1 * i as f32,
         })
         .collect();
-    let (stepped, norm) = step.apply(&params).unwrap();
-    (stepped, norm.map(|norm| norm.item().unwrap()))
+    let (stepped, norm) = step.apply(&params).expect("shapes and devices agree");
+    (stepped, norm.map(|norm| norm.item().expect("one element")))
 }
 
 fn numbers(params: &[SteppedParam]) -> Vec<f32> {
     let all = params.iter().flat_map(|param| {
         [Some(&param.value), Some(&param.first), param.second.as_ref(), param.average.as_ref()]
     });
-    all.flatten().flat_map(|tensor| tensor.to_vec().unwrap()).collect()
+    all.flatten().flat_map(|tensor| tensor.to_vec().expect("readable")).collect()
 }
 
 #[test]

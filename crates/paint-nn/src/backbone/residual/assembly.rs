@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use paint_rng::Seed;
 use paint_tensor::{Conv2d, Device, Tensor};
 
-use crate::backbone::Weights;
+use crate::backbone::{BuildOptions, Weights};
 use crate::checkpoint::Array;
 use crate::error::{Error, Misfit, Result};
 use crate::layers::{BatchNorm, ChannelNorm, Conv, GroupNorm, Linear};
@@ -23,6 +23,8 @@ pub(in crate::backbone) struct Assembly {
     source: Source,
     params: Params,
     misfit: Misfit,
+    /// Of a drawn network, in place of its usual number.
+    num_classes: Option<usize>,
 }
 
 enum Source {
@@ -38,13 +40,14 @@ pub(in crate::backbone) enum NormKind {
 }
 
 impl Assembly {
-    pub(super) fn new(weights: Weights, device: &Device) -> Self {
+    pub(super) fn new(weights: Weights, options: &BuildOptions) -> Self {
         let source = match weights {
             Weights::Random(seed) => Source::Draw(seed),
             Weights::Checkpoint(checkpoint) => Source::Take(checkpoint.into_iter().collect()),
         };
         let (params, misfit) = (Params::default(), Misfit::default());
-        Self { device: device.clone(), source, params, misfit }
+        let (device, num_classes) = (options.device.clone(), options.num_classes);
+        Self { device, source, params, misfit, num_classes }
     }
 
     /// The first axis of an entry of the checkpoint.
@@ -86,6 +89,7 @@ impl Assembly {
                 ChannelNorm::Group(GroupNorm { weight, bias, groups, eps: EPS })
             }
             NormKind::Batch => ChannelNorm::Batch(BatchNorm {
+                name: name.into(),
                 weight,
                 bias,
                 running_mean: self.tensor(&format!("{name}.running_mean"), &[channels], |_| 0.0)?,
@@ -102,6 +106,7 @@ impl Assembly {
         inputs: usize,
         usual_classes: usize,
     ) -> Result<(Linear, usize)> {
+        let usual_classes = self.num_classes.unwrap_or(usual_classes);
         let classes = self.rows(&format!("{name}.weight")).unwrap_or(usual_classes);
         let std = (1.0 / inputs as f64).sqrt();
         let weight = self.tensor(&format!("{name}.weight"), &[classes, inputs], |z| std * z)?;

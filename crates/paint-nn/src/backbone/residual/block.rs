@@ -1,9 +1,9 @@
 //! A residual block: two or three convolutions, added to a shortcut.
 
-use paint_tensor::{BnMode, Tensor};
+use paint_tensor::Tensor;
 
 use crate::error::Result;
-use crate::layers::{ChannelNorm, Conv};
+use crate::layers::{ChannelNorm, Conv, NormPass};
 use crate::params::Params;
 
 /// Whether norm and ReLU follow a convolution or precede it.
@@ -45,40 +45,60 @@ pub(in crate::backbone) struct Block {
 
 impl Block {
     /// `[B, I, H, W]` → `[B, O, H', W']`.
-    pub(super) fn forward(&self, params: &Params, x: &Tensor, mode: BnMode) -> Result<Tensor> {
+    pub(super) fn forward(&self, params: &Params, x: &Tensor, pass: &NormPass) -> Result<Tensor> {
         match self.order {
-            Order::PostActivation => self.post_activation(params, x, mode),
-            Order::PreActivation => self.pre_activation(params, x, mode),
+            Order::PostActivation => self.post_activation(params, x, pass),
+            Order::PreActivation => self.pre_activation(params, x, pass),
         }
     }
 
-    fn post_activation(&self, params: &Params, x: &Tensor, mode: BnMode) -> Result<Tensor> {
+    fn post_activation(&self, params: &Params, x: &Tensor, pass: &NormPass) -> Result<Tensor> {
         let mut y = x.clone();
         for (i, (conv, norm)) in self.layers.iter().enumerate() {
-            y = norm.forward(params, &conv.forward(params, &y)?, mode)?;
+            y = norm.forward(params, &conv.forward(params, &y)?, pass)?;
             if i + 1 < self.layers.len() {
                 y = y.relu()?;
             }
         }
-        Ok(self.shortcut.forward(params, x, mode)?.add(&y)?.relu()?)
+        Ok(self.shortcut.forward(params, x, pass)?.add(&y)?.relu()?)
     }
 
-    fn pre_activation(&self, params: &Params, x: &Tensor, mode: BnMode) -> Result<Tensor> {
+    fn pre_activation(&self, params: &Params, x: &Tensor, pass: &NormPass) -> Result<Tensor> {
         let mut y = x.clone();
         let mut around = x.clone();
         for (i, (conv, norm)) in self.layers.iter().enumerate() {
-            y = norm.forward(params, &y, mode)?.relu()?;
+            y = norm.forward(params, &y, pass)?.relu()?;
             if i == 0 && matches!(self.shortcut, Shortcut::Conv { .. }) {
                 around = y.clone();
             }
             y = conv.forward(params, &y)?;
         }
-        Ok(self.shortcut.forward(params, &around, mode)?.add(&y)?)
+        Ok(self.shortcut.forward(params, &around, pass)?.add(&y)?)
+    }
+}
+
+impl Block {
+    /// Its norms, in the order of the forward pass.
+    pub(super) fn norms(&self) -> impl Iterator<Item = &ChannelNorm> {
+        let shortcut = match &self.shortcut {
+            Shortcut::Conv { norm, .. } => norm.as_ref(),
+            _ => None,
+        };
+        self.layers.iter().map(|(_, norm)| norm).chain(shortcut)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn norms_mut(&mut self) -> impl Iterator<Item = &mut ChannelNorm> {
+        let shortcut = match &mut self.shortcut {
+            Shortcut::Conv { norm, .. } => norm.as_mut(),
+            _ => None,
+        };
+        self.layers.iter_mut().map(|(_, norm)| norm).chain(shortcut)
     }
 }
 
 impl Shortcut {
-    fn forward(&self, params: &Params, x: &Tensor, mode: BnMode) -> Result<Tensor> {
+    fn forward(&self, params: &Params, x: &Tensor, pass: &NormPass) -> Result<Tensor> {
         match self {
             Self::Identity => Ok(x.clone()),
             &Self::Zeros { window, stride, before, after } => {
@@ -90,7 +110,7 @@ impl Shortcut {
             }
             Self::Conv { conv, norm } => {
                 let y = conv.forward(params, x)?;
-                norm.as_ref().map_or(Ok(y.clone()), |norm| norm.forward(params, &y, mode))
+                norm.as_ref().map_or(Ok(y.clone()), |norm| norm.forward(params, &y, pass))
             }
         }
     }

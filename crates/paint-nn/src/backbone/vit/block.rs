@@ -38,22 +38,34 @@ impl Block {
     }
 
     /// `[B, T, D]` → `[B, T, D]`.
-    pub(super) fn forward(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
+    pub(super) fn forward(
+        &self,
+        params: &Params,
+        x: &Tensor,
+        branches: Branches<'_>,
+    ) -> Result<Tensor> {
         let qkv = self.qkv.forward(params, &self.norm1.forward(params, x)?)?;
-        let x = self.proj.forward_residual(params, &qkv.attention(self.num_heads)?, x)?;
-        self.mlp(params, &x)
+        let attended = qkv.attention(self.num_heads)?;
+        let x = self.project(params, &attended, x, branches.attention)?;
+        self.mlp(params, &x, branches.mlp)
     }
 
     /// The same for the first `m` tokens alone: keys and values of all tokens, everything else of those.
     /// `[B, T, D]` → `[B, M, D]`.
-    pub(super) fn forward_first(&self, params: &Params, x: &Tensor, m: usize) -> Result<Tensor> {
+    pub(super) fn forward_first(
+        &self,
+        params: &Params,
+        x: &Tensor,
+        m: usize,
+        branches: Branches<'_>,
+    ) -> Result<Tensor> {
         let [_, _, d] = x.dims3("tokens")?;
         let normed = self.norm1.forward(params, x)?;
         let kv = self.qkv.forward_rows(params, &normed, d, 2 * d)?; // [B, T, 2D]
         let q = self.qkv.forward_rows(params, &normed.slice(1, 0, m)?, 0, d)?; // [B, M, D]
         let attended = q.cross_attention(&kv, self.num_heads)?;
-        let x = self.proj.forward_residual(params, &attended, &x.slice(1, 0, m)?)?;
-        self.mlp(params, &x)
+        let x = self.project(params, &attended, &x.slice(1, 0, m)?, branches.attention)?;
+        self.mlp(params, &x, branches.mlp)
     }
 
     /// [`Self::forward`] with its attention map, and with a probe for the map's gradient where one is asked for.
@@ -73,12 +85,46 @@ impl Block {
             probe = Some(Probe { attended: zeros, values: qkv.slice(2, 2 * d, d)?.detach() });
         }
         let x = self.proj.forward_residual(params, &attended, x)?;
-        Ok((self.mlp(params, &x)?, AttentionMap { map: map.detach(), probe }))
+        Ok((self.mlp(params, &x, None)?, AttentionMap { map: map.detach(), probe }))
     }
 
-    fn mlp(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
+    /// `x + f (attended Wᵀ + b)`; without factors the sum is part of the product.
+    fn project(
+        &self,
+        params: &Params,
+        attended: &Tensor,
+        x: &Tensor,
+        factors: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        match factors {
+            None => self.proj.forward_residual(params, attended, x),
+            Some(factors) => Ok(x.add_scaled(&self.proj.forward(params, attended)?, factors)?),
+        }
+    }
+
+    /// `x + f MLP(norm(x))`.
+    fn mlp(&self, params: &Params, x: &Tensor, factors: Option<&Tensor>) -> Result<Tensor> {
         let mlp = Mlp { fc1: self.fc1.values(params), fc2: self.fc2.values(params) };
-        Ok(self.norm2.forward(params, x)?.mlp(mlp, Some(x))?)
+        let normed = self.norm2.forward(params, x)?;
+        Ok(match factors {
+            None => normed.mlp(mlp, Some(x))?,
+            Some(factors) => x.add_scaled(&normed.mlp(mlp, None)?, factors)?,
+        })
+    }
+}
+
+/// The factors `[B]` of a block's two branches.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Branches<'a> {
+    attention: Option<&'a Tensor>,
+    mlp: Option<&'a Tensor>,
+}
+
+impl<'a> Branches<'a> {
+    /// Those of block `index` in a list of two a block, or none in an empty one.
+    pub(super) fn of(all: &'a [Option<Tensor>], index: usize) -> Self {
+        let at = |place: usize| all.get(place).and_then(Option::as_ref);
+        Self { attention: at(2 * index), mlp: at(2 * index + 1) }
     }
 }
 

@@ -14,8 +14,8 @@ use crate::Result;
 
 /// Buffers that take turns: while one is read, the next can be filled.
 const BUFFERS: usize = 3;
-/// Smaller uploads are staged by the driver itself.
-const SMALL: usize = 1 << 18;
+/// Uploads up to this are staged by the driver at once; for larger ones it may wait for the stream first.
+const SMALL: usize = 64 << 10;
 /// Larger uploads (weights, once) go in pieces.
 const LARGE: usize = 64 << 20;
 
@@ -56,7 +56,7 @@ impl Staging {
     /// Queues a copy of `data` to `address`; `data` has been read when this returns. The context is current.
     pub(super) fn copy(&self, stream: sys::CUstream, address: u64, data: &[f32]) -> Result<()> {
         let failed = |error| failed("copying to the GPU")(error);
-        if size_of_val(data) < SMALL {
+        if size_of_val(data) <= SMALL {
             // SAFETY: `address` has room for `data`; pageable memory is staged before the call returns.
             return unsafe { result::memcpy_htod_async(address, data, stream) }.map_err(failed);
         }

@@ -1,0 +1,224 @@
+//! `paint train`: make a source model, from scratch or from given weights; can be stopped at any moment and continued.
+
+mod progress;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use paint_data::dataset::{Options, Split, entry};
+use paint_data::{Dataset, Info};
+use paint_nn::backbone::{self, BackboneEntry};
+use paint_rng::Seed;
+use paint_run::Draft;
+use paint_run::report::class_name;
+use paint_tensor::Device;
+use paint_train::{
+    Earlier, Epoch, Files, Identity, LabelledImages, Numbers, Recipe, Session, Start, Summary,
+    Throughput, Trainer, preset, preset_for,
+};
+
+use crate::output::Output;
+use crate::{Usage, process};
+use progress::Bar;
+
+/// Train a source model
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The row of `paint list datasets` to train on
+    #[arg(long)]
+    dataset: String,
+    /// The dataset's folder or file
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// The most images to train on, from the first
+    #[arg(long)]
+    limit: Option<usize>,
+    /// The row of `paint list datasets` to test on [default: the test images of the dataset, if it has any]
+    #[arg(long)]
+    test_dataset: Option<String>,
+    /// Its folder or file
+    #[arg(long, requires = "test_dataset")]
+    test_data: Option<PathBuf>,
+    /// The most images to test on, from the first
+    #[arg(long)]
+    test_limit: Option<usize>,
+    /// The row of `paint list backbones`
+    #[arg(long)]
+    backbone: String,
+    /// Begin with these weights; a classifier of another number of classes is replaced
+    #[arg(long)]
+    weights: Option<PathBuf>,
+    /// Side of the network's input, if it is not the usual one
+    #[arg(long)]
+    image_size: Option<usize>,
+    /// Where the recipe begins: vit, `vit_finetune` or cnn [default: by the network]
+    #[arg(long)]
+    preset: Option<String>,
+    /// Passes over the images (epochs)
+    #[arg(long)]
+    epochs: Option<u32>,
+    /// Images of a step (`batch_size`)
+    #[arg(long)]
+    batch_size: Option<u32>,
+    /// Any key of the recipe, such as `drop_path=0.2` or augment.pad=2; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    assignments: Vec<String>,
+    /// The seed of every random draw
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The device, see `paint list devices`
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// How a GPU computes: f32, tf32 or bf16
+    #[arg(long, default_value = "f32")]
+    precision: String,
+    /// Threads; 0 takes every core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// The folder of the results
+    #[arg(long, default_value = "out/train")]
+    out: PathBuf,
+    /// Continue the training in the output folder, if there is one
+    #[arg(long, conflicts_with = "overwrite")]
+    resume: bool,
+    /// Begin anew where an earlier training lies
+    #[arg(long)]
+    overwrite: bool,
+    /// Epochs between two checkpoints
+    #[arg(long, default_value_t = 10)]
+    checkpoint_every: usize,
+    /// Epochs between two looks at the test images
+    #[arg(long, default_value_t = 10)]
+    evaluate_every: usize,
+    /// Store the final weights with 16 bits
+    #[arg(long)]
+    half: bool,
+    /// Time this many steps instead, and write nothing
+    #[arg(long)]
+    steps: Option<usize>,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    process::set_threads(args.threads)?;
+    let device = args
+        .precision
+        .parse()
+        .and_then(|precision| Device::open(&args.device, precision))
+        .map_err(|error| Usage(error.to_string()))?;
+    let network = backbone::find(&args.backbone).map_err(|error| Usage(error.to_string()))?;
+    let recipe = recipe(args, network)?;
+    let dataset = open(&args.dataset, args.data.as_deref(), Split::Train)?;
+    let start = Start {
+        weights: args.weights.clone(),
+        image_size: args.image_size.map(|side| [side, side]),
+        num_classes: dataset.info().num_classes,
+        seed: Seed(args.seed),
+    };
+    let (model, sha256) = start.build(network, &device)?;
+    let input = model.spec().image_size;
+    let data = LabelledImages::read(&*dataset, args.limit, input, &device)?;
+    let identity = Identity {
+        weights_sha256: sha256,
+        dataset: args.dataset.clone(),
+        ..Identity::new(model.spec(), &recipe, &data, args.seed)
+    };
+    let mut trainer = Trainer::new(model, recipe)?;
+    let evaluate_every = args.evaluate_every;
+    if let Some(steps) = args.steps {
+        let session = Session { data: &data, test: None, evaluate_every, identity };
+        return args.output.print(&session.time(&mut trainer, steps.max(1))?, throughput);
+    }
+    let test = test_images(args, &data, input, &device)?;
+    let session = Session { data: &data, test: test.as_ref(), evaluate_every, identity };
+    let files = Files {
+        out: args.out.clone(),
+        checkpoint_every: args.checkpoint_every,
+        numbers: if args.half { Numbers::Half } else { Numbers::Full },
+        label_names: label_names(dataset.info()),
+    };
+    let earlier = match (args.resume, args.overwrite) {
+        (true, _) => Earlier::Resume,
+        (_, true) => Earlier::Overwrite,
+        _ => Earlier::Keep,
+    };
+    let mut bar = Bar::new()?;
+    let summary = session.run(&mut trainer, &files, earlier, |event: &_| bar.show(event))?;
+    bar.clear();
+    eprintln!("written: {}", args.out.display());
+    args.output.print(&summary, text)
+}
+
+/// The preset, then the flags, then `--set`.
+fn recipe(args: &Args, network: &BackboneEntry) -> Result<Recipe> {
+    let row = match &args.preset {
+        Some(name) => preset(name)?,
+        None => preset_for(network.family, args.weights.is_some()),
+    };
+    let base = (row.recipe)();
+    let mut draft = Draft::parse(&base.to_toml()?, "recipe")?;
+    for (key, value) in [("epochs", args.epochs), ("batch_size", args.batch_size)] {
+        if let Some(value) = value {
+            draft.set(key, i64::from(value))?;
+        }
+    }
+    for assignment in &args.assignments {
+        draft.set_assignment(assignment)?;
+    }
+    Ok(Recipe::from_toml(&draft.text()?)?)
+}
+
+fn open(name: &str, path: Option<&Path>, split: Split) -> Result<Box<dyn Dataset>> {
+    let row = entry(name).map_err(|error| Usage(error.to_string()))?;
+    Ok((row.open)(path.unwrap_or(Path::new("")), &Options { split, ..Options::default() })?)
+}
+
+/// Those that were named, or the test images of the dataset; none of a dataset whose only images are trained on.
+fn test_images(
+    args: &Args,
+    data: &LabelledImages,
+    input: [usize; 2],
+    device: &Device,
+) -> Result<Option<LabelledImages>> {
+    let (name, path) = match &args.test_dataset {
+        Some(name) => (name, &args.test_data),
+        None => (&args.dataset, &args.data),
+    };
+    let dataset = open(name, path.as_deref(), Split::Test)?;
+    let whole = LabelledImages::read(&*dataset, args.test_limit, input, device)?;
+    if args.test_dataset.is_none() && whole.fingerprint == data.fingerprint {
+        eprintln!("no test images: give --test-dataset and --test-data to see an accuracy");
+        return Ok(None);
+    }
+    Ok(Some(whole))
+}
+
+/// The name of each class, or none where a class has only its number.
+fn label_names(info: &Info) -> Vec<String> {
+    let names: Vec<String> = (0..info.num_classes).map(|label| class_name(info, label)).collect();
+    let numbered = |(label, name): (usize, &String)| *name == format!("class {label}");
+    if names.iter().enumerate().any(numbered) { Vec::new() } else { names }
+}
+
+fn throughput(throughput: &Throughput) -> String {
+    let Throughput { steps, batch_size, images_per_second, ms_per_step, warmup_s } = throughput;
+    format!(
+        "{images_per_second:.0} images/s, {ms_per_step:.2} ms a step of {batch_size} ({steps} steps after {warmup_s:.1} s)\n"
+    )
+}
+
+fn text(summary: &Summary) -> String {
+    let Epoch { epoch, loss, train_accuracy, test_accuracy, averaged_test_accuracy, .. } =
+        summary.last;
+    let percent = |value: Option<f64>| value.map_or_else(|| "-".into(), |x| format!("{x:.2} %"));
+    format!(
+        "epoch {epoch}: loss {loss:.4}, training accuracy {train_accuracy:.1} %\n\
+         test accuracy {}, averaged weights {} (of the last epoch, nothing was chosen by it)\n\
+         {:.0} images/s, {:.0} s\n",
+        percent(test_accuracy),
+        percent(averaged_test_accuracy),
+        summary.images_per_second,
+        summary.duration_s,
+    )
+}

@@ -1,0 +1,81 @@
+//! The trained model as others read it: `model.safetensors` with timm's names and `config.json` beside it.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+
+use paint_nn::backbone::Backbone;
+use paint_nn::checkpoint::Dtype;
+use paint_tensor::Tensor;
+use serde_json::{Value, json};
+
+use crate::checkpoint::write;
+use crate::error::Result;
+use crate::event::Epoch;
+use crate::identity::Identity;
+
+/// How numbers are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numbers {
+    /// 32 bits.
+    #[default]
+    Full,
+    /// 16 bits (IEEE half).
+    Half,
+}
+
+/// Writes both files into `folder`.
+pub(crate) fn export(
+    folder: &Path,
+    model: &dyn Backbone,
+    numbers: Numbers,
+    about: &About<'_>,
+) -> Result<()> {
+    let mut tensors: Vec<(String, Tensor)> = model
+        .params()
+        .iter()
+        .map(|param| (param.name().to_owned(), param.tensor().detach()))
+        .collect();
+    tensors.extend(model.running_statistics());
+    let dtype = match numbers {
+        Numbers::Full => Dtype::F32,
+        Numbers::Half => Dtype::F16,
+    };
+    // What PyTorch's tools look for.
+    let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
+    write(&folder.join("model.safetensors"), &tensors, dtype, &metadata)?;
+    let text = format!("{:#}\n", config(model, about));
+    let path = folder.join("config.json");
+    Ok(paint_data::write_atomically(&path, |out| out.write_all(text.as_bytes()))?)
+}
+
+/// What is told about a model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct About<'a> {
+    pub(crate) identity: &'a Identity,
+    /// The last epoch.
+    pub(crate) last: Option<&'a Epoch>,
+    pub(crate) label_names: &'a [String],
+}
+
+fn config(model: &dyn Backbone, about: &About<'_>) -> Value {
+    let spec = model.spec();
+    let [height, width] = spec.image_size;
+    let mut pretrained = json!({
+        "input_size": [3, height, width],
+        "mean": spec.preprocess.mean,
+        "std": spec.preprocess.std,
+        // Images of another size are stretched linearly while a batch is made.
+        "interpolation": "bilinear",
+        "crop_pct": 1.0,
+    });
+    if !about.label_names.is_empty() {
+        pretrained["label_names"] = json!(about.label_names);
+    }
+    json!({
+        "architecture": spec.name,
+        "num_classes": spec.num_classes,
+        "pretrained_cfg": pretrained,
+        "training": { "identity": about.identity, "last_epoch": about.last },
+    })
+}
