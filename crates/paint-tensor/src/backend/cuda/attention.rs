@@ -28,13 +28,13 @@ struct Kernel {
     own: usize,
     /// Whether it keeps two numbers of every query.
     statistics: bool,
-    /// The most warps of a block in bf16: as many as leave registers for other blocks beside it.
-    most_warps: usize,
 }
 
-const FORWARD: Kernel = Kernel { name: NAMES[0], own: 1, statistics: false, most_warps: 8 };
-const QUERIES: Kernel = Kernel { name: NAMES[2], own: 2, statistics: false, most_warps: 8 };
-const KEYS: Kernel = Kernel { name: NAMES[3], own: 2, statistics: true, most_warps: 4 };
+const FORWARD: Kernel = Kernel { name: NAMES[0], own: 1, statistics: false };
+const QUERIES: Kernel = Kernel { name: NAMES[2], own: 2, statistics: false };
+const KEYS: Kernel = Kernel { name: NAMES[3], own: 2, statistics: true };
+/// The most warps of a block: as many as leave registers for other blocks beside it.
+const MOST_WARPS: usize = 4;
 /// The most shared memory of a block on any GPU we know; longer sequences are refused by the driver.
 const MOST_SHARED: u32 = 227 << 10;
 
@@ -69,17 +69,22 @@ impl Inputs {
     }
 }
 
-/// How a kernel is spread over `len` rows: each block owns 16 for each of its warps.
+/// Rows that a warp owns: two bands of 16 in bf16, if their accumulators fit into registers.
+fn warp_rows(head: usize, kind: Kind) -> usize {
+    if kind == Kind::Bf16 && head <= 64 { 32 } else { 16 }
+}
+
+/// How a kernel is spread over `len` rows.
 fn grid(attention: &Attention, kind: Kind, len: usize, kernel: &Kernel) -> Grid {
-    let warps = len.div_ceil(16).max(1);
-    let most = if kind == Kind::F32 { 4 } else { kernel.most_warps };
-    let blocks = warps.div_ceil(most);
+    let rows = warp_rows(attention.head_dim, kind);
+    let warps = len.div_ceil(rows).max(1);
+    let blocks = warps.div_ceil(MOST_WARPS);
     let warps = warps.div_ceil(blocks);
     let statistics = if kernel.statistics { 8 * attention.q_len.next_multiple_of(TILE) } else { 0 };
     Grid {
         blocks: [blocks, attention.heads, attention.batch],
         threads: [32 * warps as u32, 1],
-        shared: (tiles(attention.head_dim, kind, 16 * warps, kernel.own) + statistics) as u32,
+        shared: (tiles(attention.head_dim, kind, rows * warps, kernel.own) + statistics) as u32,
     }
 }
 

@@ -21,18 +21,18 @@ macro_rules! sizes {
 }
 
 /// Kernels whose names come out of macros.
-pub(super) const ROWWISE: &[&str] = sizes!("1", "2", "3", "4", "6", "8", "any");
+pub(super) const ROWWISE: &[&str] = sizes!("1", "2", "3", "4", "6", "any");
 
-/// The kernel for rows of `d`: how many times 128 elements it holds in registers.
-fn chunks(d: usize) -> &'static str {
-    match d.div_ceil(128) {
-        _ if !d.is_multiple_of(4) => "any",
+/// The kernel for rows of `d`: how many times 16 bytes each lane of a warp holds in registers.
+fn chunks(d: usize, kind: Kind) -> &'static str {
+    let pack = 16 / kind.bytes();
+    match d.div_ceil(32 * pack) {
+        _ if !d.is_multiple_of(pack) => "any",
         1 => "1",
         2 => "2",
         3 => "3",
         4 => "4",
         5 | 6 => "6",
-        7 | 8 => "8",
         _ => "any",
     }
 }
@@ -75,7 +75,7 @@ impl Cuda {
         let (out, stats) = (self.take(x.len(), x.kind)?, self.take_f32(2 * rows)?);
         let [from, gamma, beta, to, statistics] =
             [x, gamma, beta, &out, &stats].map(|x| Arg::Address(x.address()));
-        let name = format!("layer_norm_{}_{}", x.kind.name(), chunks(d));
+        let name = format!("layer_norm_{}_{}", x.kind.name(), chunks(d, x.kind));
         self.rows(&name, &[from, gamma, beta, Arg::F32(eps), to, statistics], rows, d)?;
         Ok((Storage::Cuda(out), Storage::Cuda(stats)))
     }
@@ -102,8 +102,12 @@ impl Cuda {
         let added = earlier.as_ref().map_or(Arg::Address(0), address);
         let args =
             [address(x), address(stats), address(gamma), address(&grad), added, address(&dx)];
-        let name =
-            format!("layer_norm_backward_{}_{}_{}", x.kind.name(), grad.kind.name(), chunks(d));
+        let name = format!(
+            "layer_norm_backward_{}_{}_{}",
+            x.kind.name(),
+            grad.kind.name(),
+            chunks(d, x.kind)
+        );
         self.rows(&name, &args, x.len() / d, d)?;
         Ok(Storage::Cuda(dx))
     }

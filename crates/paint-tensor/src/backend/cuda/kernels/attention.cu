@@ -1,14 +1,17 @@
 // softmax(Q Kᵀ / sqrt(d)) V per head and its gradients on tensor cores; scores live in registers only.
 //
-// A warp owns 16 rows of the result, a block as many warps as the launch says. Accumulators of one product are the left
-// operand of the next as they stand: the order along the contracted axis is free, so the right operand is read in the
-// order the accumulators are held in. Blocks never share an output, so results are the same bits every time.
+// A warp owns BANDS times 16 rows of the result, a block as many warps as the launch says: what a warp reads of the other
+// side serves all its bands. Accumulators of one product are the left operand of the next as they stand: the order along
+// the contracted axis is free, so the right operand is read in the order the accumulators are held in. Blocks never share
+// an output, so results are the same bits every time.
 
 #define TILE 64
-#define HALF 32
+// Rows of the other side that the gradients of queries and of keys take at once: as many as registers allow.
+#define QUERY_PART 32
+#define KEY_PART (MODE == 0 ? 16 : 32)
 #define STAGES (MODE == 0 ? 2 : 1)
-#define MOST_THREADS 256
-#define BLOCKS (MODE == 0 ? 2 : 1)
+#define BANDS (MODE == 0 && WIDTH <= 64 ? 2 : 1)
+#define MOST_THREADS 128
 #define VECTOR (16 / (int)sizeof(Element))
 #define LOG2E 1.4426950408889634f
 
@@ -57,51 +60,67 @@ __device__ __forceinline__ void arrived() {
     __syncthreads();
 }
 
-// c[16, N] += left rows of a warp by N rows of `right`, of which `count` are not zero.
+// c[16 BANDS, N] += left rows of a warp by N rows of `right`, of which `count` are not zero.
 template <int N>
-__device__ __forceinline__ void scores(float c[N / 8][4], const Element *left, int row, const Element *right,
+__device__ __forceinline__ void scores(float c[BANDS][N / 8][4], const Element *left, int row, const Element *right,
                                        int count) {
 #pragma unroll
     for (int k = 0; k < WIDTH; k += DEPTH) {
-        Left a = load_left(left, row, k);
+        Left a[BANDS];
 #pragma unroll
-        for (int j = 0; j < N / 8; j += 4) {
+        for (int band = 0; band < BANDS; band++) a[band] = load_left(left, row + 16 * band, k);
+#pragma unroll
+        for (int j = 0; j < N / 8; j += 2) {
             if (j * 8 >= count) break;
-            Right b[4];
+            Right b[2];
             load_rows(b, right, j * 8, k);
-            load_rows(b + 2, right, j * 8 + 16, k);
 #pragma unroll
-            for (int i = 0; i < 4; i++) multiply(c[j + i], a, b[i]);
+            for (int band = 0; band < BANDS; band++) {
+                multiply(c[band][j], a[band], b[0]);
+                multiply(c[band][j + 1], a[band], b[1]);
+            }
         }
     }
 }
 
-// c[16, WIDTH] += weights[16, N] by `right` [N, WIDTH], of whose rows `count` are not zero.
+// c[16 BANDS, WIDTH] += weights[16 BANDS, N] by `right` [N, WIDTH], of whose rows `count` are not zero.
 template <int N>
-__device__ __forceinline__ void combine(float c[WIDTH / 8][4], const float weights[N / 8][4], const Element *right,
-                                        int count) {
+__device__ __forceinline__ void combine(float c[BANDS][WIDTH / 8][4], const float weights[BANDS][N / 8][4],
+                                        const Element *right, int count) {
 #pragma unroll
     for (int step = 0; step < N / DEPTH; step++) {
         if (step * DEPTH >= count) break;
-        Left a = left_of(weights, step);
+        Left a[BANDS];
+#pragma unroll
+        for (int band = 0; band < BANDS; band++) a[band] = left_of(weights[band], step);
 #pragma unroll
         for (int j = 0; j < WIDTH / 8; j += 2) {
             Right b[2];
             load_columns(b, right, step * DEPTH, j * 8);
-            multiply(c[j], a, b[0]);
-            multiply(c[j + 1], a, b[1]);
+#pragma unroll
+            for (int band = 0; band < BANDS; band++) {
+                multiply(c[band][j], a[band], b[0]);
+                multiply(c[band][j + 1], a[band], b[1]);
+            }
         }
     }
 }
 
 template <int N>
-__device__ __forceinline__ void clear(float c[N][4]) {
+__device__ __forceinline__ void clear(float c[BANDS][N][4]) {
 #pragma unroll
-    for (int j = 0; j < N; j++)
-        for (int i = 0; i < 4; i++) c[j][i] = 0.0f;
+    for (int band = 0; band < BANDS; band++)
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            for (int i = 0; i < 4; i++) c[band][j][i] = 0.0f;
 }
 
-// A warp's rows, those of the first 8 times `top`, those of the last 8 times `bottom`.
+#define EACH_BAND(band) _Pragma("unroll") for (int band = 0; band < BANDS; band++)
+// Accumulator (j, i) of a band: its row is one of the lane's two, `i / 2`, and its column is
+#define COLUMN(j, i) ((j) * 8 + threadIdx.x % 4 * 2 + (i) % 2)
+#define EACH_SCORE(j, i, n) _Pragma("unroll") for (int j = 0; j < (n) / 8; j++) _Pragma("unroll") for (int i = 0; i < 4; i++)
+
+// A band's rows, those of the first 8 times `top`, those of the last 8 times `bottom`.
 __device__ __forceinline__ void store(const float c[WIDTH / 8][4], Element *rows, i64 pitch, int first, int len,
                                       float top, float bottom) {
     int member = threadIdx.x % 4, row = first + threadIdx.x % 32 / 4;
@@ -129,7 +148,7 @@ __device__ __forceinline__ void store(const float c[WIDTH / 8][4], Element *rows
 #define HEAD_OF(rows, len) (rows.data + (i64)blockIdx.z * (len) * rows.row + blockIdx.y * HEAD)
 extern __shared__ __align__(16) unsigned char memory[];
 // Rows that a block owns.
-#define OWN ((int)blockDim.x / 2)
+#define OWN ((int)blockDim.x / 2 * BANDS)
 // The pairs of tiles that a block walks over come first, then tiles of its own rows.
 #define TILE_AT(i) ((Element *)memory + (i) * TILE * PITCH)
 #define OWN_AT(i) (TILE_AT(2 * STAGES) + (i) * OWN * PITCH)
@@ -164,62 +183,65 @@ __device__ __forceinline__ void walk(int len, Load load, Work work) {
         load_tile(TILE_AT(2 * stage + 1), TILE, HEAD_OF(b, len), b.row, at, len);          \
     }
 
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, MODE == 0 ? 3 : 2)
 attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse) {
     Element *qs = OWN_AT(0);
-    int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16;
+    int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16 * BANDS;
     load_tile(qs, OWN, HEAD_OF(q, shape.q_len), q.row, first, shape.q_len);
-    float o[WIDTH / 8][4], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f}, factor = shape.scale * LOG2E;
+    float o[BANDS][WIDTH / 8][4], top[BANDS][2], sum[BANDS][2], factor = shape.scale * LOG2E;
     clear<WIDTH / 8>(o);
+    EACH_BAND(band) for (int half = 0; half < 2; half++) {
+        top[band][half] = -INFINITY;
+        sum[band][half] = 0.0f;
+    }
     walk(shape.kv_len, LOAD_PAIR(k, v, shape.kv_len), [&](int at, const Element *ks, const Element *vs) {
         if (first + warp_row >= shape.q_len) return;
-        float s[TILE / 8][4], best[2] = {top[0], top[1]};
+        float s[BANDS][TILE / 8][4];
         int count = shape.kv_len - at;
         clear<TILE / 8>(s);
         scores<TILE>(s, qs, warp_row, ks, count);
-        if (count < TILE) {
+        EACH_BAND(band) {
+            float best[2] = {top[band][0], top[band][1]};
+            if (count < TILE) {
+                EACH_SCORE(j, i, TILE) if (COLUMN(j, i) >= count) s[band][j][i] = -INFINITY;
+            }
+            EACH_SCORE(j, i, TILE) best[i / 2] = fmaxf(best[i / 2], s[band][j][i]);
 #pragma unroll
-            for (int j = 0; j < TILE / 8; j++)
-                for (int i = 0; i < 4; i++)
-                    if (j * 8 + threadIdx.x % 4 * 2 + i % 2 >= count) s[j][i] = -INFINITY;
-        }
+            for (int half = 0; half < 2; half++) {
+                for (int step = 1; step < 4; step *= 2)
+                    best[half] = fmaxf(best[half], __shfl_xor_sync(~0u, best[half], step));
+                float shrink = fast_exp2((top[band][half] - best[half]) * factor);
+                top[band][half] = best[half];
+                sum[band][half] *= shrink;
 #pragma unroll
-        for (int j = 0; j < TILE / 8; j++)
-            for (int i = 0; i < 4; i++) best[i / 2] = fmaxf(best[i / 2], s[j][i]);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            for (int step = 1; step < 4; step *= 2)
-                best[half] = fmaxf(best[half], __shfl_xor_sync(~0u, best[half], step));
-            float shrink = fast_exp2((top[half] - best[half]) * factor);
-            top[half] = best[half];
-            sum[half] *= shrink;
-#pragma unroll
-            for (int j = 0; j < WIDTH / 8; j++) {
-                o[j][2 * half] *= shrink;
-                o[j][2 * half + 1] *= shrink;
+                for (int j = 0; j < WIDTH / 8; j++) {
+                    o[band][j][2 * half] *= shrink;
+                    o[band][j][2 * half + 1] *= shrink;
+                }
+            }
+            float shift[2] = {-top[band][0] * factor, -top[band][1] * factor};
+            EACH_SCORE(j, i, TILE) {
+                s[band][j][i] = fast_exp2(fmaf(s[band][j][i], factor, shift[i / 2]));
+                sum[band][i / 2] += s[band][j][i];
             }
         }
-        float shift[2] = {-top[0] * factor, -top[1] * factor};
-#pragma unroll
-        for (int j = 0; j < TILE / 8; j++)
-            for (int i = 0; i < 4; i++) {
-                s[j][i] = fast_exp2(fmaf(s[j][i], factor, shift[i / 2]));
-                sum[i / 2] += s[j][i];
-            }
         combine<TILE>(o, s, vs, count);
     });
-    for (int half = 0; half < 2; half++)
-        for (int step = 1; step < 4; step *= 2) sum[half] += __shfl_xor_sync(~0u, sum[half], step);
     i64 width = (i64)shape.heads * HEAD;
-    store(o, out + (i64)blockIdx.z * shape.q_len * width + blockIdx.y * HEAD, width, first + warp_row, shape.q_len,
-          1.0f / sum[0], 1.0f / sum[1]);
-    if (threadIdx.x % 4 == 0)
-        for (int half = 0; half < 2; half++) {
-            int row = first + warp_row + threadIdx.x % 32 / 4 + half * 8;
-            if (row < shape.q_len)
-                lse[((i64)blockIdx.z * shape.heads + blockIdx.y) * shape.q_len + row] =
-                    top[half] * shape.scale + logf(sum[half]);
-        }
+    EACH_BAND(band) {
+        for (int half = 0; half < 2; half++)
+            for (int step = 1; step < 4; step *= 2) sum[band][half] += __shfl_xor_sync(~0u, sum[band][half], step);
+        int row = first + warp_row + 16 * band;
+        store(o[band], out + (i64)blockIdx.z * shape.q_len * width + blockIdx.y * HEAD, width, row, shape.q_len,
+              1.0f / sum[band][0], 1.0f / sum[band][1]);
+        if (threadIdx.x % 4 == 0)
+            for (int half = 0; half < 2; half++) {
+                int at = row + threadIdx.x % 32 / 4 + half * 8;
+                if (at < shape.q_len)
+                    lse[((i64)blockIdx.z * shape.heads + blockIdx.y) * shape.q_len + at] =
+                        top[band][half] * shape.scale + logf(sum[band][half]);
+            }
+    }
 }
 
 // Σ dO O of each row and head, [B, h, M]: 8 lanes each, neighbours in memory side by side.
@@ -246,52 +268,50 @@ extern "C" __global__ void attention_delta(Shape shape, const Element *out, cons
 
 #define STATISTICS_OF(x) ((x) + ((i64)blockIdx.z * shape.heads + blockIdx.y) * shape.q_len)
 
-// dQ: a warp owns 16 queries and walks over the keys.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, BLOCKS)
+// dQ: a warp owns queries and walks over the keys.
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, 2)
 attention_backward_queries(Shape shape, Rows q, Rows k, Rows v, Rows grad, const float *lse, const float *delta,
                            Element *dq, i64 dq_row) {
     Element *qs = OWN_AT(0), *gs = OWN_AT(1);
-    int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16;
+    int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16 * BANDS;
     load_tile(qs, OWN, HEAD_OF(q, shape.q_len), q.row, first, shape.q_len);
     load_tile(gs, OWN, HEAD_OF(grad, shape.q_len), grad.row, first, shape.q_len);
-    float shift[2], d[2], sum[WIDTH / 8][4], factor = shape.scale * LOG2E;
-    for (int half = 0; half < 2; half++) {
-        int row = first + warp_row + threadIdx.x % 32 / 4 + half * 8;
-        shift[half] = row < shape.q_len ? STATISTICS_OF(lse)[row] * -LOG2E : -INFINITY;
-        d[half] = row < shape.q_len ? STATISTICS_OF(delta)[row] : 0.0f;
+    float shift[BANDS][2], d[BANDS][2], sum[BANDS][WIDTH / 8][4], factor = shape.scale * LOG2E;
+    EACH_BAND(band) for (int half = 0; half < 2; half++) {
+        int row = first + warp_row + 16 * band + threadIdx.x % 32 / 4 + half * 8;
+        shift[band][half] = row < shape.q_len ? STATISTICS_OF(lse)[row] * -LOG2E : -INFINITY;
+        d[band][half] = row < shape.q_len ? STATISTICS_OF(delta)[row] : 0.0f;
     }
     clear<WIDTH / 8>(sum);
     walk(shape.kv_len, LOAD_PAIR(k, v, shape.kv_len), [&](int at, const Element *ks, const Element *vs) {
         if (first + warp_row >= shape.q_len) return;
 #pragma unroll
-        for (int part = 0; part < TILE; part += HALF) {
+        for (int part = 0; part < TILE; part += QUERY_PART) {
             int count = shape.kv_len - at - part;
             if (count <= 0) break;
-            float s[HALF / 8][4], dp[HALF / 8][4];
-            clear<HALF / 8>(s);
-            clear<HALF / 8>(dp);
-            scores<HALF>(s, qs, warp_row, ks + part * PITCH, count);
-            scores<HALF>(dp, gs, warp_row, vs + part * PITCH, count);
-#pragma unroll
-            for (int j = 0; j < HALF / 8; j++)
-                for (int i = 0; i < 4; i++) {
-                    float p = fast_exp2(fmaf(s[j][i], factor, shift[i / 2]));
-                    bool inside = j * 8 + threadIdx.x % 4 * 2 + i % 2 < count;
-                    s[j][i] = inside ? p * (dp[j][i] - d[i / 2]) : 0.0f;
-                }
-            combine<HALF>(sum, s, ks + part * PITCH, count);
+            float s[BANDS][QUERY_PART / 8][4], dp[BANDS][QUERY_PART / 8][4];
+            clear<QUERY_PART / 8>(s);
+            clear<QUERY_PART / 8>(dp);
+            scores<QUERY_PART>(s, qs, warp_row, ks + part * PITCH, count);
+            scores<QUERY_PART>(dp, gs, warp_row, vs + part * PITCH, count);
+            EACH_BAND(band) EACH_SCORE(j, i, QUERY_PART) {
+                float p = fast_exp2(fmaf(s[band][j][i], factor, shift[band][i / 2]));
+                s[band][j][i] = COLUMN(j, i) < count ? p * (dp[band][j][i] - d[band][i / 2]) : 0.0f;
+            }
+            combine<QUERY_PART>(sum, s, ks + part * PITCH, count);
         }
     });
-    store(sum, dq + (i64)blockIdx.z * shape.q_len * dq_row + blockIdx.y * HEAD, dq_row, first + warp_row, shape.q_len,
-          shape.scale, shape.scale);
+    EACH_BAND(band)
+        store(sum[band], dq + (i64)blockIdx.z * shape.q_len * dq_row + blockIdx.y * HEAD, dq_row,
+              first + warp_row + 16 * band, shape.q_len, shape.scale, shape.scale);
 }
 
-// dK and dV: a warp owns 16 keys and walks over the queries; scores are held transposed.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, BLOCKS)
+// dK and dV: a warp owns keys and walks over the queries; scores are held transposed.
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, 2)
 attention_backward_keys(Shape shape, Rows q, Rows k, Rows v, Rows grad, const float *lse, const float *delta,
                         Element *dk, Element *dv, i64 dkv_row) {
     Element *ks = OWN_AT(0), *vs = OWN_AT(1);
-    int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16;
+    int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16 * BANDS;
     load_tile(ks, OWN, HEAD_OF(k, shape.kv_len), k.row, first, shape.kv_len);
     load_tile(vs, OWN, HEAD_OF(v, shape.kv_len), v.row, first, shape.kv_len);
     // Of every query: minus the logarithm of its sum, and its delta. Queries past the end weigh nothing.
@@ -301,32 +321,35 @@ attention_backward_keys(Shape shape, Rows q, Rows k, Rows v, Rows grad, const fl
         statistics[i].v[0] = inside ? STATISTICS_OF(lse)[i] * -LOG2E : -INFINITY;
         statistics[i].v[1] = inside ? STATISTICS_OF(delta)[i] : 0.0f;
     }
-    float key[WIDTH / 8][4], value[WIDTH / 8][4], factor = shape.scale * LOG2E;
+    float key[BANDS][WIDTH / 8][4], value[BANDS][WIDTH / 8][4], factor = shape.scale * LOG2E;
     clear<WIDTH / 8>(key);
     clear<WIDTH / 8>(value);
     walk(shape.q_len, LOAD_PAIR(q, grad, shape.q_len), [&](int at, const Element *qs, const Element *gs) {
         if (first + warp_row >= shape.kv_len) return;
 #pragma unroll
-        for (int part = 0; part < TILE; part += HALF) {
+        for (int part = 0; part < TILE; part += KEY_PART) {
             int count = shape.q_len - at - part;
             if (count <= 0) break;
-            float p[HALF / 8][4], ds[HALF / 8][4];
-            clear<HALF / 8>(p);
-            clear<HALF / 8>(ds);
-            scores<HALF>(p, ks, warp_row, qs + part * PITCH, count);
-            scores<HALF>(ds, vs, warp_row, gs + part * PITCH, count);
-#pragma unroll
-            for (int j = 0; j < HALF / 8; j++)
-                for (int i = 0; i < 4; i++) {
-                    Pack<float, 2> of = statistics[at + part + j * 8 + threadIdx.x % 4 * 2 + i % 2];
-                    p[j][i] = fast_exp2(fmaf(p[j][i], factor, of.v[0]));
-                    ds[j][i] = p[j][i] * (ds[j][i] - of.v[1]);
+            float p[BANDS][KEY_PART / 8][4], ds[BANDS][KEY_PART / 8][4];
+            clear<KEY_PART / 8>(p);
+            clear<KEY_PART / 8>(ds);
+            scores<KEY_PART>(p, ks, warp_row, qs + part * PITCH, count);
+            scores<KEY_PART>(ds, vs, warp_row, gs + part * PITCH, count);
+            EACH_SCORE(j, i, KEY_PART) {
+                Pack<float, 2> of = statistics[at + part + COLUMN(j, i)];
+                EACH_BAND(band) {
+                    p[band][j][i] = fast_exp2(fmaf(p[band][j][i], factor, of.v[0]));
+                    ds[band][j][i] = p[band][j][i] * (ds[band][j][i] - of.v[1]);
                 }
-            combine<HALF>(value, p, gs + part * PITCH, count);
-            combine<HALF>(key, ds, qs + part * PITCH, count);
+            }
+            combine<KEY_PART>(value, p, gs + part * PITCH, count);
+            combine<KEY_PART>(key, ds, qs + part * PITCH, count);
         }
     });
     i64 at = (i64)blockIdx.z * shape.kv_len * dkv_row + blockIdx.y * HEAD;
-    store(key, dk + at, dkv_row, first + warp_row, shape.kv_len, shape.scale, shape.scale);
-    store(value, dv + at, dkv_row, first + warp_row, shape.kv_len, 1.0f, 1.0f);
+    EACH_BAND(band) {
+        int row = first + warp_row + 16 * band;
+        store(key[band], dk + at, dkv_row, row, shape.kv_len, shape.scale, shape.scale);
+        store(value[band], dv + at, dkv_row, row, shape.kv_len, 1.0f, 1.0f);
+    }
 }

@@ -5,53 +5,63 @@
     int lane = threadIdx.x % 32;                                      \
     if (row >= rows) return;
 
-// One row held in registers, 4 neighbouring elements at a time; elements past the end are zero.
-template <class T, int CHUNKS>
+// One row held in registers, V neighbouring elements at a time; elements past the end are zero.
+template <int CHUNKS, int V>
 struct Row {
-    float v[CHUNKS][4];
+    float v[CHUNKS][V];
 
+    template <class T>
     __device__ __forceinline__ void load(const T *x, int d, int lane) {
+        const int N = 16 / (int)sizeof(T);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            int i = (c * 32 + lane) * 4;
-            if (i < d) {
-                Pack<T, 4> p = *(const Pack<T, 4> *)(x + i);
-                for (int j = 0; j < 4; j++) v[c][j] = widen(p.v[j]);
-            } else {
-                for (int j = 0; j < 4; j++) v[c][j] = 0.0f;
+            int i = (c * 32 + lane) * V;
+#pragma unroll
+            for (int j = 0; j < V; j += N) {
+                Pack<T, N> p = {};
+                if (i < d) p = *(const Pack<T, N> *)(x + i + j);
+                for (int k = 0; k < N; k++) v[c][j + k] = widen(p.v[k]);
             }
         }
     }
 
+    template <class T>
     __device__ __forceinline__ void store(T *out, int d, int lane) const {
+        const int N = 16 / (int)sizeof(T);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            int i = (c * 32 + lane) * 4;
-            if (i < d) {
-                Pack<T, 4> p;
-                for (int j = 0; j < 4; j++) p.v[j] = narrow<T>(v[c][j]);
-                *(Pack<T, 4> *)(out + i) = p;
+            int i = (c * 32 + lane) * V;
+#pragma unroll
+            for (int j = 0; j < V && i < d; j += N) {
+                Pack<T, N> p;
+                for (int k = 0; k < N; k++) p.v[k] = narrow<T>(v[c][j + k]);
+                *(Pack<T, N> *)(out + i + j) = p;
             }
         }
     }
 };
 
-#define EACH(c, j, i, d)                                                            \
-    _Pragma("unroll") for (int c = 0; c < CHUNKS; c++)                              \
-        for (int j = 0, i = (c * 32 + lane) * 4; j < 4 && i < d; j++, i++)
+// Elements of one load of 16 bytes, and with them the rows that a kernel of so many chunks can hold.
+#define V_OF(T) (16 / (int)sizeof(T))
+#define EACH(c, j) _Pragma("unroll") for (int c = 0; c < CHUNKS; c++) _Pragma("unroll") for (int j = 0; j < V; j++)
+#define INSIDE(c, d) ((c * 32 + lane) * V < d)
 
 template <class T, int CHUNKS>
 __device__ void layer_norm(const T *x, const float *gamma, const float *beta, float eps, T *out, float *stats,
                            int rows, int d) {
+    const int V = V_OF(T);
     ROW_OF_WARP(row, rows)
-    Row<T, CHUNKS> r;
+    Row<CHUNKS, V> r, affine;
     r.load(x + (i64)row * d, d, lane);
     float sum = 0.0f, squares = 0.0f;
-    EACH(c, j, i, d) sum += r.v[c][j];
+    EACH(c, j) sum += r.v[c][j];
     float mean = warp_sum(sum) / d;
-    EACH(c, j, i, d) squares += (r.v[c][j] - mean) * (r.v[c][j] - mean);
+    EACH(c, j) squares += INSIDE(c, d) ? (r.v[c][j] - mean) * (r.v[c][j] - mean) : 0.0f;
     float rstd = 1.0f / sqrtf(warp_sum(squares) / d + eps);
-    EACH(c, j, i, d) r.v[c][j] = (r.v[c][j] - mean) * rstd * gamma[i] + beta[i];
+    affine.load(gamma, d, lane);
+    EACH(c, j) r.v[c][j] = (r.v[c][j] - mean) * rstd * affine.v[c][j];
+    affine.load(beta, d, lane);
+    EACH(c, j) r.v[c][j] += affine.v[c][j];
     r.store(out + (i64)row * d, d, lane);
     if (lane == 0) {
         stats[2 * row] = mean;
@@ -63,30 +73,30 @@ __device__ void layer_norm(const T *x, const float *gamma, const float *beta, fl
 template <class T, class G, int CHUNKS>
 __device__ void layer_norm_backward(const T *x, const float *stats, const float *gamma, const G *grad,
                                     const T *earlier, T *dx, int rows, int d) {
+    const int V = V_OF(T);
     ROW_OF_WARP(row, rows)
-    Row<T, CHUNKS> r;
-    Row<G, CHUNKS> g;
+    Row<CHUNKS, V> r, g, scale;
     r.load(x + (i64)row * d, d, lane);
     g.load(grad + (i64)row * d, d, lane);
+    scale.load(gamma, d, lane);
     float mean = stats[2 * row], rstd = stats[2 * row + 1], m1 = 0.0f, m2 = 0.0f;
-    EACH(c, j, i, d) {
+    EACH(c, j) {
         r.v[c][j] = (r.v[c][j] - mean) * rstd;
-        g.v[c][j] *= gamma[i];
+        g.v[c][j] *= scale.v[c][j];
         m1 += g.v[c][j];
         m2 += g.v[c][j] * r.v[c][j];
     }
     m1 = warp_sum(m1) / d;
     m2 = warp_sum(m2) / d;
-    EACH(c, j, i, d) r.v[c][j] = rstd * (g.v[c][j] - m1 - r.v[c][j] * m2);
+    EACH(c, j) r.v[c][j] = rstd * (g.v[c][j] - m1 - r.v[c][j] * m2);
     if (earlier) {
-        Row<T, CHUNKS> sum;
-        sum.load(earlier + (i64)row * d, d, lane);
-        EACH(c, j, i, d) r.v[c][j] += sum.v[c][j];
+        g.load(earlier + (i64)row * d, d, lane);
+        EACH(c, j) r.v[c][j] += g.v[c][j];
     }
     r.store(dx + (i64)row * d, d, lane);
 }
 
-// Rows whose length is no multiple of 4, or too long for registers.
+// Rows whose length is no multiple of a pack, or too long for registers.
 template <class T>
 __device__ void layer_norm_any(const T *x, const float *gamma, const float *beta, float eps, T *out, float *stats,
                                int rows, int d) {
@@ -141,7 +151,7 @@ __device__ void layer_norm_backward_any(const T *x, const float *stats, const fl
     NORM(f32, float, CHUNKS) NORM(bf16, bf16, CHUNKS)                                          \
     BACK(f32_f32, float, float, CHUNKS) BACK(bf16_f32, bf16, float, CHUNKS)                    \
     BACK(bf16_bf16, bf16, bf16, CHUNKS)
-SIZES(1) SIZES(2) SIZES(3) SIZES(4) SIZES(6) SIZES(8)
+SIZES(1) SIZES(2) SIZES(3) SIZES(4) SIZES(6)
 
 #define ANY(name, T)                                                                           \
     extern "C" __global__ void layer_norm_##name##_any(NORM_ARGS(T)) {                         \
