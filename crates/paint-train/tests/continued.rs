@@ -1,0 +1,199 @@
+//! A training that is stopped and continued, and the files it leaves.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::fs;
+use std::path::Path;
+
+use paint_data::dataset::Memory;
+use paint_data::{Domain, Image, Info, Sample};
+use paint_nn::backbone::cifar_resnet::CifarResnetConfig;
+use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::{Backbone, BuildOptions, Weights};
+use paint_nn::checkpoint;
+use paint_rng::Seed;
+use paint_tensor::Device;
+use paint_train::{
+    Earlier, Epoch, Error, Event, Files, Identity, LabelledImages, Numbers, Recipe, Result,
+    Session, Summary, Trainer, preset,
+};
+
+const SIZE: [usize; 2] = [8, 12];
+
+/// Images whose class is where they are bright.
+fn images(count: usize, seed: u64) -> LabelledImages {
+    let mut rng = Seed(seed).derive("continued/images", &[]);
+    let mut sample = |i: usize| {
+        let (label, [height, width]) = (i % 3, SIZE);
+        let bright = |x: usize| x / 4 == label;
+        let pixel = |at: usize| if bright(at / 3 % width) { 200 } else { 30 };
+        let pixels = (0..height * width * 3).map(|at| pixel(at) + rng.below(50) as u8).collect();
+        Sample { image: Image::new(width, height, pixels).unwrap(), label: Some(label) }
+    };
+    let info = Info { name: "memory", num_classes: 3, class_indices: None };
+    let samples = (0..count).map(&mut sample).collect();
+    let dataset = Memory::new(info, vec![(Domain::clean(), samples)]).unwrap();
+    LabelledImages::read(&dataset, None, SIZE, &Device::cpu()).unwrap()
+}
+
+fn vit() -> Box<dyn Backbone> {
+    let config = VitConfig {
+        image_size: SIZE,
+        patch_size: 4,
+        embed_dim: 16,
+        depth: 2,
+        num_heads: 2,
+        mlp_ratio: 2.0,
+        num_classes: 3,
+    };
+    let options = BuildOptions::new(&Device::cpu());
+    Box::new(Vit::build("tiny", config, Weights::Random(Seed(1)), &options).unwrap())
+}
+
+fn cnn() -> Box<dyn Backbone> {
+    let config = CifarResnetConfig { width: 4, num_classes: 3, ..CifarResnetConfig::batch_norm(1) };
+    let options = BuildOptions::new(&Device::cpu());
+    Box::new(config.build("tiny_cnn", Weights::Random(Seed(1)), &options).unwrap())
+}
+
+fn recipe(name: &str, epochs: usize) -> Recipe {
+    let mut recipe = (preset(name).unwrap().recipe)();
+    recipe.epochs = epochs;
+    recipe.batch_size = 16;
+    recipe.lr = if name == "vit" { 1e-2 } else { 0.05 };
+    recipe.average = 0.9;
+    recipe.schedule.warmup_epochs = 1.0;
+    recipe
+}
+
+struct Setup {
+    data: LabelledImages,
+    test: LabelledImages,
+    recipe: Recipe,
+    model: fn() -> Box<dyn Backbone>,
+}
+
+impl Setup {
+    fn new(preset: &str, epochs: usize, model: fn() -> Box<dyn Backbone>) -> Self {
+        Self { data: images(48, 1), test: images(30, 2), recipe: recipe(preset, epochs), model }
+    }
+
+    fn run(&self, out: &Path, earlier: Earlier, observe: impl FnMut(&Event)) -> Result<Summary> {
+        let mut trainer = Trainer::new((self.model)(), self.recipe.clone())?;
+        let identity = Identity::new(trainer.model().spec(), &self.recipe, &self.data, 9);
+        let session =
+            Session { data: &self.data, test: Some(&self.test), evaluate_every: 2, identity };
+        let files = Files {
+            out: out.to_owned(),
+            checkpoint_every: 1,
+            numbers: Numbers::Full,
+            label_names: vec!["left".into(), "middle".into(), "right".into()],
+        };
+        session.run(&mut trainer, &files, earlier, observe)
+    }
+}
+
+/// What does not depend on the clock.
+fn settled(log: &str) -> Vec<Epoch> {
+    let rows = log.lines().map(|line| serde_json::from_str::<Epoch>(line).unwrap());
+    rows.map(|row| Epoch { images_per_second: 0.0, ..row }).collect()
+}
+
+/// A training stopped after its third epoch, as a kill stops it, then continued.
+fn stopped_and_continued(setup: &Setup, out: &Path) -> Summary {
+    struct Killed;
+    let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        setup.run(out, Earlier::Keep, |event| {
+            // In the middle of the fourth epoch: what it did so far is lost.
+            if matches!(event, Event::Progress(now) if now.epoch == 4) {
+                std::panic::resume_unwind(Box::new(Killed));
+            }
+        })
+    }));
+    assert!(stopped.is_err_and(|cause| cause.is::<Killed>()), "the training was stopped");
+    assert!(!out.join("model.safetensors").exists());
+    setup.run(out, Earlier::Resume, |_| ()).unwrap()
+}
+
+#[test]
+fn a_killed_training_continues_to_the_same_bits() {
+    for (preset, model) in [("vit", vit as fn() -> Box<dyn Backbone>), ("cnn", cnn)] {
+        let setup = Setup::new(preset, 5, model);
+        let folder = tempfile::tempdir().unwrap();
+        let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+        setup.run(&whole, Earlier::Keep, |_| ()).unwrap();
+        stopped_and_continued(&setup, &parts);
+        let bytes = |out: &Path, name: &str| fs::read(out.join(name)).unwrap();
+        assert!(
+            bytes(&whole, "model.safetensors") == bytes(&parts, "model.safetensors"),
+            "{preset}: the weights differ"
+        );
+        let log = |out: &Path| settled(&fs::read_to_string(out.join("log.jsonl")).unwrap());
+        assert_eq!(log(&whole), log(&parts));
+        assert_eq!(log(&whole).len(), 5);
+    }
+}
+
+#[test]
+fn a_training_learns_and_its_files_open_as_a_model() {
+    let mut setup = Setup::new("vit", 40, vit);
+    // The classes are places, which mirrors and mixtures exchange.
+    setup.recipe.augment.flip = 0.0;
+    setup.recipe.augment.pad = 1;
+    (setup.recipe.augment.erase, setup.recipe.drop_path) = (0.0, 0.0);
+    (setup.recipe.mix.mixup, setup.recipe.mix.cutmix) = (0.0, 0.0);
+    let folder = tempfile::tempdir().unwrap();
+    let summary = setup.run(folder.path(), Earlier::Keep, |_| ()).unwrap();
+    let log = settled(&fs::read_to_string(folder.path().join("log.jsonl")).unwrap());
+    assert!(log[39].loss < 0.8 * log[0].loss, "{} to {}", log[0].loss, log[39].loss);
+    assert!(summary.last.averaged_test_accuracy.unwrap() > 60.0, "{:?}", summary.last);
+    assert!(log[0].test_accuracy.is_none() && log[1].test_accuracy.is_some());
+    let weights = folder.path().join("model.safetensors");
+    let beside = checkpoint::read_model_config(&weights).unwrap();
+    assert_eq!(beside.preprocess.unwrap().input_size, SIZE);
+    assert_eq!(beside.label_names.unwrap()[2], "right");
+    let file = checkpoint::read(&weights).unwrap();
+    assert_eq!(file.get("blocks.1.attn.qkv.weight").unwrap().shape, [48, 16]);
+}
+
+#[test]
+fn another_training_is_refused_by_the_key_that_differs() {
+    let mut setup = Setup::new("vit", 1, vit);
+    let folder = tempfile::tempdir().unwrap();
+    setup.run(folder.path(), Earlier::Keep, |_| ()).unwrap();
+    let error = setup.run(folder.path(), Earlier::Keep, |_| ()).unwrap_err();
+    assert!(matches!(error, Error::Earlier { .. }) && error.is_usage(), "{error}");
+    setup.recipe.drop_path = 0.25;
+    let error = setup.run(folder.path(), Earlier::Resume, |_| ()).unwrap_err().to_string();
+    assert!(error.contains("recipe.drop_path = 0.25"), "{error}");
+    setup.recipe = recipe("vit", 1);
+    setup.data = images(48, 3);
+    let error = setup.run(folder.path(), Earlier::Resume, |_| ()).unwrap_err().to_string();
+    assert!(error.contains("images_hash"), "{error}");
+    setup.run(folder.path(), Earlier::Overwrite, |_| ()).unwrap();
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_by_name() {
+    let setup = Setup::new("vit", 1, vit);
+    let folder = tempfile::tempdir().unwrap();
+    setup.run(folder.path(), Earlier::Keep, |_| ()).unwrap();
+    let path = folder.path().join("checkpoint.safetensors");
+    let whole = fs::read(&path).unwrap();
+    let resume = || setup.run(folder.path(), Earlier::Resume, |_| ()).unwrap_err().to_string();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    assert!(resume().contains("checkpoint.safetensors"));
+    let text = |from: &str, to: &str| {
+        assert_eq!(from.len(), to.len(), "the header keeps its length");
+        let at = whole.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+        let mut bytes = whole.clone();
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        fs::write(&path, bytes).unwrap();
+    };
+    text("second/head.bias", "second/head.bios");
+    assert!(resume().contains("expected second/head.bias"), "{}", resume());
+    text("paint_training", "paint_trainers");
+    assert!(resume().contains("expected a training"), "{}", resume());
+    text(r#""step":"3""#, r#""step":"x""#);
+    assert!(resume().contains("\"step\" in the metadata"), "{}", resume());
+}
