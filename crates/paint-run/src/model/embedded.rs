@@ -15,7 +15,7 @@ pub const NAME: &str = "embedded";
 /// SHA-256 of the file that was embedded.
 pub const SHA256: &str = "f87b9113338d8eca50360d2254bf79108a7658b9cad0b65b02b2ef11f1655212";
 
-const WEIGHTS: &[u8] =
+static WEIGHTS: &[u8] =
     include_bytes!("../../../../assets/vit_tiny_patch4_32_cifar10/model.safetensors");
 const BACKBONE: &str = "vit_tiny_patch4_32";
 const SIDE: usize = 32;
