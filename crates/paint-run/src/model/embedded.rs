@@ -13,7 +13,7 @@ use crate::Result;
 /// What stands for a path to it, as `model.weights`.
 pub const NAME: &str = "embedded";
 /// SHA-256 of the file that was embedded.
-pub const SHA256: &str = "f87b9113338d8eca50360d2254bf79108a7658b9cad0b65b02b2ef11f1655212";
+pub const SHA256: &str = "19cf163af87f8ad450ecf09adfc866424552933cdd257499fe2523f74f561d28";
 
 static WEIGHTS: &[u8] =
     include_bytes!("../../../../assets/vit_tiny_patch4_32_cifar10/model.safetensors");
@@ -77,7 +77,7 @@ mod tests {
         let logits = model.forward(&images, &Request::default()).unwrap().logits;
         let right = logits.argmax().unwrap().into_iter().enumerate();
         let right = right.filter(|(i, class)| data.label(0, *i) == Some(*class)).count();
-        // 91.2 % over the whole test set; a wrong mean, channel order or tile order falls far below.
+        // 92.35 % over the whole test set; a wrong mean, channel order or tile order falls far below.
         assert!(right >= 85, "{right} of 100");
     }
 
