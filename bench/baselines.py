@@ -3,7 +3,7 @@
     python bench/baselines.py run --paint target/release/paint --cifar CIFAR --model vit --weights W --out OUT [METHOD...]
     python bench/baselines.py table --out OUT
 
-`CIFAR` holds the official binary files, `--model` is `vit` (the embedded ViT-Tiny/4) or `resnet56` (published weights). A method
+`CIFAR` holds the official binary files, or `test/` and `source/` with `images.npy` and `labels.npy` in each; `--model` is `vit` (the embedded ViT-Tiny/4) or `resnet56` (published weights). A method
 runs with the published rate at batch 50 and, if `--grid` is given, with the best of that grid of factors on the four
 held-out corruptions, which are no part of the fifteen. Runs that are there already are not repeated, and `--jobs` of them go on at
 a time: on a GPU run the rows whose time counts alone, with `--jobs 1` and without `--grid`, before the others. Milliseconds are what a
@@ -36,15 +36,22 @@ PAINT_CHOSEN = dict(preset="paper_adam", lr_prompt=0.01, lr_blocks=1e-4)
 TRAINED = ("model/", "projector/params/", "specific/params/", "agnostic/params/")
 
 
+def images(folder):
+    if (Path(folder) / "test").is_dir():
+        return ["--dataset", "npy", "--data", f"{folder}/test/images.npy", "--source-dataset", "npy", "--source-data",
+                f"{folder}/source/images.npy"]  # fmt: skip
+    return ["--dataset", "cifar10", "--data", folder, "--source-dataset", "cifar10", "--source-data", folder, "--set",
+            "source.options.split=train"]  # fmt: skip
+
+
 def run(args, method, name, settings, domains=None, limit=None):
     out, limit = Path(args.out) / args.model / name, limit or args.limit
     if not (out / "summary.json").exists():
         preset, extra = MODELS[args.model]
-        command = [args.paint, "run", "--dataset", "cifar10", "--data", args.cifar, "--corrupt", "--weights", args.weights, *extra,
+        command = [args.paint, "run", *images(args.cifar), "--corrupt", "--weights", args.weights, *extra,
                    "--method", method.removesuffix("_source_free"), "--limit", str(limit), "--batch-size", "50",
                    "--device", args.device, "--precision", args.precision,
-                   "--out", str(out), "--overwrite", "--json", "--set", "checkpoint_every=0",
-                   "--source-dataset", "cifar10", "--source-data", args.cifar, "--set", "source.options.split=train"]  # fmt: skip
+                   "--out", str(out), "--overwrite", "--json", "--set", "checkpoint_every=0"]  # fmt: skip
         if method == "paint":
             settings = [f"preset={PAINT_CHOSEN['preset']}", *settings]
         elif method != "source":
