@@ -136,7 +136,7 @@ def main():
             loss = step()
         if device.type == "cuda":
             torch.cuda.synchronize()
-        return time.perf_counter() - begun, float(loss)
+        return time.perf_counter() - begun, float(loss.detach())
 
     turn(max(3, args.steps // 4))
     print(json.dumps({"ready": True}), flush=True)

@@ -14,6 +14,10 @@ use crate::error::Result;
 use crate::event::Epoch;
 use crate::identity::Identity;
 
+/// The files.
+pub(crate) const WEIGHTS: &str = "model.safetensors";
+pub(crate) const CONFIG: &str = "config.json";
+
 /// How numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Numbers {
@@ -43,9 +47,9 @@ pub(crate) fn export(
     };
     // What PyTorch's tools look for.
     let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
-    write(&folder.join("model.safetensors"), &tensors, dtype, &metadata)?;
+    write(&folder.join(WEIGHTS), &tensors, dtype, &metadata)?;
     let text = format!("{:#}\n", config(model, about));
-    let path = folder.join("config.json");
+    let path = folder.join(CONFIG);
     Ok(paint_data::write_atomically(&path, |out| out.write_all(text.as_bytes()))?)
 }
 

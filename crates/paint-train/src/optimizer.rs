@@ -20,9 +20,7 @@ pub(crate) struct Memory {
 /// The optimizer of a training.
 #[derive(Debug, Clone)]
 pub(crate) struct Optimizer {
-    kind: Kind,
-    recipe: [f64; 5],
-    nesterov: bool,
+    recipe: Recipe,
     pub(crate) memory: Vec<Memory>,
 }
 
@@ -42,15 +40,12 @@ impl Optimizer {
                 weight_decay: if decays { recipe.weight_decay as f32 } else { 0.0 },
             });
         }
-        let Recipe { beta1, beta2, momentum, clip, average, nesterov, .. } = *recipe;
-        let numbers = [beta1, beta2, momentum, clip, average];
-        Ok(Self { kind: recipe.optimizer, recipe: numbers, nesterov, memory })
+        Ok(Self { recipe: recipe.clone(), memory })
     }
 
     /// The decay of the moving average at step `t` (from 1): young averages forget faster, as they began at drawn weights.
     pub(crate) fn average_decay(&self, t: usize) -> f64 {
-        let [.., average] = self.recipe;
-        average.min((1.0 + t as f64) / (10.0 + t as f64))
+        self.recipe.average.min((1.0 + t as f64) / (10.0 + t as f64))
     }
 
     /// One update; `t` counts from 1.
@@ -61,9 +56,9 @@ impl Optimizer {
         lr: f64,
         t: usize,
     ) -> Result<()> {
-        let [beta1, beta2, momentum, clip, _] = self.recipe;
-        let rule = match self.kind {
-            Kind::Sgd => StepRule::Sgd { momentum: momentum as f32, nesterov: self.nesterov },
+        let Recipe { beta1, beta2, momentum, nesterov, clip, .. } = self.recipe;
+        let rule = match self.recipe.optimizer {
+            Kind::Sgd => StepRule::Sgd { momentum: momentum as f32, nesterov },
             Kind::Adamw => StepRule::AdamW {
                 beta1: beta1 as f32,
                 beta2: beta2 as f32,

@@ -15,7 +15,7 @@ use crate::checkpoint;
 use crate::error::{Error, Result};
 use crate::evaluate::accuracy;
 use crate::event::{Epoch, Event, Observer, Progress};
-use crate::export::{About, Numbers, export};
+use crate::export::{About, CONFIG, Numbers, WEIGHTS, export};
 use crate::identity::Identity;
 use crate::images::LabelledImages;
 use crate::meter::Meter;
@@ -24,6 +24,9 @@ use crate::trainer::Trainer;
 /// Steps between two looks at loss and accuracy.
 const LOOK: usize = 50;
 const CHECKPOINT: &str = "checkpoint.safetensors";
+const LOG: &str = "log.jsonl";
+/// Every file of a training.
+const OUTPUTS: [&str; 4] = [CHECKPOINT, LOG, WEIGHTS, CONFIG];
 
 /// What to do with an earlier training in the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +131,7 @@ impl Session<'_> {
         };
         let io = |source| Error::Io { action: "create", source, path: files.out.clone() };
         fs::create_dir_all(&files.out).map_err(io)?;
+        clean(&files.out, earlier == Earlier::Overwrite)?;
         let (epochs, steps) = (trainer.recipe.epochs, self.steps(trainer));
         observer.observe(&Event::Started { done: history.len(), epochs, steps });
         let mut pace = Pace::default();
@@ -141,7 +145,7 @@ impl Session<'_> {
             observer.observe(&Event::EpochDone(row));
             if last || (epoch + 1).is_multiple_of(files.checkpoint_every.max(1)) {
                 checkpoint::save(&path, trainer, &self.identity, &history)?;
-                write_log(&files.out.join("log.jsonl"), &history)?;
+                write_log(&files.out.join(LOG), &history)?;
                 observer.observe(&Event::Saved { epochs: history.len() });
             }
         }
@@ -256,6 +260,21 @@ impl Session<'_> {
             trainer.averaged()?.map(|model| accuracy(&*model, test)).transpose()?;
         Ok(())
     }
+}
+
+/// Removes what a training that was killed while writing left half done, and, to begin anew, all that an earlier one left.
+fn clean(out: &Path, anew: bool) -> Result<()> {
+    let fail = |action| move |source| Error::Io { action, source, path: out.to_owned() };
+    for entry in fs::read_dir(out).map_err(fail("read"))? {
+        let path = entry.map_err(fail("read"))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let ours = OUTPUTS.iter().any(|output| name.contains(output));
+        let half_done = name.ends_with(".tmp") || name.ends_with(".partial");
+        if ours && (half_done || (anew && OUTPUTS.contains(&&*name))) {
+            fs::remove_file(&path).map_err(fail("remove a file of"))?;
+        }
+    }
+    Ok(())
 }
 
 /// One line an epoch.

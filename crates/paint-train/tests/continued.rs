@@ -170,7 +170,18 @@ fn another_training_is_refused_by_the_key_that_differs() {
     setup.data = images(48, 3);
     let error = setup.run(folder.path(), Earlier::Resume, |_| ()).unwrap_err().to_string();
     assert!(error.contains("images_hash"), "{error}");
-    setup.run(folder.path(), Earlier::Overwrite, |_| ()).unwrap();
+    // Begun anew and stopped at once, nothing of the earlier one is left to be continued by mistake.
+    let half_done = folder.path().join(".checkpoint.safetensors.7-0.tmp");
+    fs::write(&half_done, "half a checkpoint").unwrap();
+    setup
+        .run(folder.path(), Earlier::Overwrite, |event| {
+            if matches!(event, Event::Started { .. }) {
+                let left = fs::read_dir(folder.path()).unwrap().count();
+                assert_eq!(left, 0, "files of the earlier training");
+            }
+        })
+        .unwrap();
+    assert!(folder.path().join("model.safetensors").exists() && !half_done.exists());
 }
 
 #[test]

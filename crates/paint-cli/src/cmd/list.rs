@@ -10,6 +10,7 @@ use paint_run::Protocol;
 use paint_run::protocol::PROTOCOLS;
 use paint_run::reproduce::TARGETS;
 use paint_tensor::{BACKENDS, BackendEntry};
+use paint_train::PRESETS;
 use serde::Serialize;
 
 use crate::output::Output;
@@ -73,6 +74,10 @@ const TOPICS: &[Topic] = &[
         },
     },
     Topic {
+        name: "presets",
+        rows: || PRESETS.iter().map(|preset| Row::new(preset.name, preset.what)).collect(),
+    },
+    Topic {
         name: "tables",
         rows: || TARGETS.iter().map(|target| Row::new(target.name, target.what)).collect(),
     },
@@ -85,7 +90,8 @@ fn describe(corruption: &Corruption) -> String {
     format!("{group}, {draws}{role}")
 }
 
-/// List what can be named: methods, backbones, devices, datasets, corruptions, scenarios, protocols, tables
+/// List what can be named: methods, backbones, devices, datasets, corruptions, scenarios, protocols, presets of
+/// training recipes, tables
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The table to list

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Side of the network's input, if it is not the usual one
     #[arg(long)]
     image_size: Option<usize>,
-    /// Where the recipe begins: vit, `vit_finetune` or cnn [default: by the network]
+    /// The row of `paint list presets` that the recipe begins with [default: by the network]
     #[arg(long)]
     preset: Option<String>,
     /// Passes over the images (epochs)

@@ -58,7 +58,8 @@ pub(super) fn take(
         for Declaration { name, shape, .. } in
             declared.iter().filter(|one| one.role == Role::PosEmbed)
         {
-            if let Some(array) = weights.remove(name).filter(|array| array.shape != *shape) {
+            let other_size = weights.get(name).is_some_and(|array| array.shape != *shape);
+            if let Some(array) = other_size.then(|| weights.remove(name)).flatten() {
                 let resampled = position::resample(&array, config.grid())?;
                 // The name was just taken out, so it cannot be there twice.
                 drop(weights.insert(name.clone(), resampled));
