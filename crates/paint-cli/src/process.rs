@@ -1,6 +1,9 @@
-//! What the process itself uses: threads and processor time.
+//! What the process itself uses: threads, a device and processor time.
 
 use anyhow::{Context as _, Result};
+use paint_tensor::Device;
+
+use crate::Usage;
 
 /// Sets the number of threads of all kernels, once; 0 takes every core.
 pub(crate) fn set_threads(threads: usize) -> Result<()> {
@@ -8,6 +11,12 @@ pub(crate) fn set_threads(threads: usize) -> Result<()> {
         .num_threads(threads)
         .build_global()
         .context("cannot start threads")
+}
+
+/// The device of a row of `paint list devices`, computing in a precision.
+pub(crate) fn device(name: &str, precision: &str) -> Result<Device> {
+    let opened = precision.parse().and_then(|precision| Device::open(name, precision));
+    Ok(opened.map_err(|error| Usage(error.to_string()))?)
 }
 
 /// The number of threads in use.

@@ -102,11 +102,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     process::set_threads(args.threads)?;
-    let device = args
-        .precision
-        .parse()
-        .and_then(|precision| Device::open(&args.device, precision))
-        .map_err(|error| Usage(error.to_string()))?;
+    let device = process::device(&args.device, &args.precision)?;
     let network = backbone::find(&args.backbone).map_err(|error| Usage(error.to_string()))?;
     let recipe = recipe(args, network)?;
     let dataset = open(&args.dataset, args.data.as_deref(), Split::Train)?;

@@ -91,11 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return Err(Usage("--batch and --repeat take a number from 1".to_owned()).into());
     }
     process::set_threads(args.threads)?;
-    let device = args
-        .precision
-        .parse()
-        .and_then(|precision| Device::open(&args.device, precision))
-        .map_err(|error| Usage(error.to_string()))?;
+    let device = process::device(&args.device, &args.precision)?;
     match (&args.weights, &args.images, &args.dump) {
         (Some(weights), Some(images), Some(out)) => dump(args, &device, weights, images, out),
         _ => time(args, &device),
