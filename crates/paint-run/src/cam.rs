@@ -2,7 +2,8 @@
 //!
 //! The gradient of one class's logit weighs the attention of every block: `relu(∂z_c/∂A ⊙ A)`, mean over heads, the row of the
 //! class token over the columns of the patches, mean over blocks, stretched to [0, 1] and enlarged to the image. Any method
-//! can be looked at: the attention is that of the last forward pass of its prediction, prompts and all.
+//! can be looked at: the attention is that of the last forward pass of its prediction, prompts and all, and the mean over
+//! its rows where a method looks at several views of the image at once.
 //!
 //! # Fidelity
 //! The paper says that gradients weigh the maps and that blocks are averaged; class, heads, the sign and the scale are ours.
@@ -37,16 +38,17 @@ pub fn activation_map(
 ) -> Result<Option<ActivationMap>> {
     let [_, _, height, width] = image.dims4("image")?;
     let Some(features) = watch.attention(|| method.predict(image))? else { return Ok(None) };
-    let predicted = features.logits.argmax()?.first().copied().unwrap_or_default();
+    let [views, classes] = features.logits.dims2("logits")?;
+    let sum = features.logits.detach().sum(0)?.reshape([1, classes])?;
+    let predicted = sum.argmax()?.first().copied().unwrap_or_default();
     let class = class.unwrap_or(predicted);
-    let classes = features.logits.shape().last().copied().unwrap_or_default();
     if class >= classes {
         return Err(Error::config(format!("class: expected one below {classes}, got {class}")));
     }
     if features.attention.is_empty() {
         return Ok(None);
     }
-    let gradients = features.logits.pick(&[class])?.sum_all()?.backward()?;
+    let gradients = features.logits.pick(&vec![class; views])?.sum_all()?.backward()?;
     let mut heat: Vec<f32> = Vec::new();
     let mut size = [0, 0];
     for block in &features.attention {
@@ -80,16 +82,16 @@ pub fn look(
     Ok(map.map(|map| (sample, map)))
 }
 
-/// `relu(gradient · attention)`, mean over heads, of the class token to every other token.
+/// `relu(gradient · attention)`, mean over views and heads, of the class token to every other token.
 fn block_heat(block: &AttentionMap, gradients: &Gradients) -> Result<Option<Vec<f32>>> {
     let Some(gradient) = block.gradient(gradients)? else { return Ok(None) };
-    let [_, heads, tokens, _] = block.map.dims4("attention map")?;
+    let [views, heads, tokens, _] = block.map.dims4("attention map")?;
     let row = |x: &Tensor| -> Result<Vec<f32>> { Ok(x.slice(2, 0, 1)?.to_vec()?) };
-    let (attention, gradient) = (row(&block.map)?, row(&gradient)?); // [1, h, 1, T]
+    let (attention, gradient) = (row(&block.map)?, row(&gradient)?); // [V, h, 1, T]
     let mut heat = vec![0.0; tokens - 1];
     for (a, g) in attention.chunks_exact(tokens).zip(gradient.chunks_exact(tokens)) {
         for (sum, (a, g)) in heat.iter_mut().zip(a.iter().zip(g).skip(1)) {
-            *sum += (a * g).max(0.0) / heads as f32;
+            *sum += (a * g).max(0.0) / (views * heads) as f32;
         }
     }
     Ok(Some(heat))
@@ -168,6 +170,7 @@ mod tests {
     use std::sync::Arc;
 
     use paint_methods::{BuildArgs, by_name};
+    use paint_nn::backbone::{Backbone as _, Request};
     use paint_rng::Seed;
     use paint_tensor::Device;
 
@@ -222,6 +225,53 @@ mod tests {
             cold_drop += whole - logit(&order[48..]);
         }
         assert!(hot_drop > 2.0 * cold_drop, "hot {hot_drop}, cold {cold_drop}");
+    }
+
+    /// A prediction out of three copies of the image in one pass.
+    struct Thrice(Watched);
+
+    impl Method for Thrice {
+        fn step(&mut self, _images: &Tensor) -> paint_methods::Result<paint_methods::Step> {
+            unreachable!("nothing is adapted here")
+        }
+
+        fn predict(&self, images: &Tensor) -> paint_methods::Result<Tensor> {
+            let copies = Tensor::concat(&[images, images, images], 0)?;
+            Ok(self.0.forward(&copies, &Request::default())?.logits.slice(0, 0, 1)?)
+        }
+
+        fn reset(&mut self) -> paint_methods::Result<()> {
+            Ok(())
+        }
+
+        fn save(&self) -> paint_methods::Result<paint_methods::State> {
+            Ok(paint_methods::State::default())
+        }
+
+        fn load(&mut self, _state: &paint_methods::State) -> paint_methods::Result<()> {
+            Ok(())
+        }
+
+        fn trainable(&self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_method_that_looks_at_several_views_at_once_gets_their_mean() {
+        let device = Device::cpu();
+        let model = model::open(&mut Model::new(embedded::NAME), &device).unwrap();
+        let watch = Arc::new(Watch::default());
+        let watched = || Watched::new(&*model, Arc::clone(&watch));
+        let source = by_name("source").unwrap();
+        let once = source.build(&BuildArgs::new(&watched(), Seed(0)), &toml::Table::new()).unwrap();
+        let pixels = (0..3072).map(|i| (i % 97) as f32 / 97.0).collect();
+        let image = Tensor::from_vec(pixels, [1, 3, 32, 32], &device).unwrap();
+        let expected = activation_map(&*once, &watch, &image, None).unwrap().unwrap();
+        let found = activation_map(&Thrice(watched()), &watch, &image, None).unwrap().unwrap();
+        assert_eq!(found.predicted, expected.predicted);
+        let gap = found.heat.iter().zip(&expected.heat).map(|(a, b)| (a - b).abs());
+        assert!(gap.fold(0.0, f32::max) < 1e-4);
     }
 
     #[test]
