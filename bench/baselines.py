@@ -12,7 +12,6 @@ method took for a batch, wall time; memory is the GPU's, or the process's.
 
 import argparse
 import json
-import math
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,7 +32,6 @@ METHODS = {
     "paint": (["lr_prompt", "lr_blocks"], [], "none"),
 }  # fmt: skip
 PAINT_CHOSEN = dict(preset="paper_adam", lr_prompt=0.01, lr_blocks=1e-4)
-TRAINED = ("model/", "projector/params/", "specific/params/", "agnostic/params/")
 
 
 def images(folder):
@@ -103,13 +101,6 @@ def run_all(args):
         list(pool.map(lambda method: run_one(args, method), args.methods or METHODS))
 
 
-def trained(folder):
-    """Numbers that train, from the header of the state file."""
-    with open(folder / "state.safetensors", "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return {k: math.prod(v["shape"]) for k, v in header.items() if k != "__metadata__"}
-
-
 def table(args):
     for model in sorted(p.name for p in Path(args.out).iterdir()):
         rows = [p for p in (Path(args.out) / model).iterdir() if (p / "summary.json").exists()]
@@ -125,12 +116,10 @@ def table(args):
             name, _, factor = folder.name.partition("@")
             label = f"{name}, rate x{factor}" if factor else name
             accuracies = [f"{d['accuracy']:.1f}" for d in summary["domains"]]
-            state = trained(folder)
-            count = sum(n for k, n in state.items() if any(k.split("method/")[-1].startswith(t) for t in TRAINED))
             timing = summary["timing"]
             ms = "" if factor else f"{timing['ms_per_batch']:.1f}"
             cells = [label, *accuracies, f"{summary['mean_accuracy']:.2f}", ms,
-                     f"{timing['peak_memory_mib']:.0f}", f"{count:,}", METHODS[name][2]]  # fmt: skip
+                     f"{timing['peak_memory_mib']:.0f}", f"{summary['cost']['trainable']:,}", METHODS[name][2]]  # fmt: skip
             print("| " + " | ".join(cells) + " |")
 
 
