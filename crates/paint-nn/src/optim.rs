@@ -1,6 +1,6 @@
 //! Optimizers over [`Params`]: parameter groups, a rule, and what the rule remembers of each parameter.
 //!
-//! An update makes new tensors. Step counts are kept by parameter, as PyTorch does, so that one optimizer can serve a
+//! An update makes new tensors, all parameters of one age in one go. Step counts are kept by parameter, as PyTorch does, so that one optimizer can serve a
 //! model and a prompt memory one after the other, and a prompt that was not used does not age.
 
 mod sam;
@@ -11,7 +11,7 @@ pub use update::{Adam, Rule, Sgd};
 
 use std::collections::BTreeMap;
 
-use paint_tensor::{Gradients, Tensor};
+use paint_tensor::{Gradients, StepParam, Tensor, TrainingStep};
 
 use crate::error::Result;
 use crate::params::{ParamId, Params, Trainable};
@@ -25,6 +25,29 @@ pub struct Group {
     pub select: Trainable,
     /// Their learning rate.
     pub lr: f32,
+}
+
+/// A parameter on its way through a step.
+struct Stepping<'a> {
+    id: ParamId,
+    value: Tensor,
+    grad: &'a Tensor,
+    memory: Memory,
+    lr: f32,
+}
+
+impl Stepping<'_> {
+    fn slot(&self, weight_decay: f32) -> StepParam<'_> {
+        StepParam {
+            value: &self.value,
+            grad: self.grad,
+            first: self.memory.first.as_ref(),
+            second: self.memory.second.as_ref(),
+            average: None,
+            lr: self.lr,
+            weight_decay,
+        }
+    }
 }
 
 /// An update rule with its groups and memory.
@@ -59,15 +82,26 @@ impl Optimizer {
 
     /// One update with gradients given by place.
     pub fn apply(&mut self, params: &mut Params, gradients: &[(ParamId, Tensor)]) -> Result<()> {
-        for (id, g) in gradients {
+        let mut by_age: BTreeMap<u64, Vec<Stepping<'_>>> = BTreeMap::new();
+        for (id, grad) in gradients {
             let param = params.param(*id);
-            let Some(group) = self.groups.iter().find(|group| group.select.covers(param.role()))
-            else {
-                continue;
-            };
-            let memory = self.memory.entry(param.name().to_owned()).or_default();
-            let value = self.rule.update(&param.tensor().detach(), g, group.lr, memory)?;
-            params.set(*id, &value)?;
+            let covers = |group: &&Group| group.select.covers(param.role());
+            let Some(&Group { lr, .. }) = self.groups.iter().find(covers) else { continue };
+            let memory = self.memory.get(param.name()).cloned().unwrap_or_default();
+            let stepping = Stepping { id: *id, value: param.tensor().detach(), grad, memory, lr };
+            by_age.entry(stepping.memory.step).or_default().push(stepping);
+        }
+        for (age, together) in by_age {
+            let (rule, weight_decay) = self.rule.step(age + 1);
+            let slots: Vec<StepParam<'_>> =
+                together.iter().map(|stepping| stepping.slot(weight_decay)).collect();
+            let step = TrainingStep { rule, clip: None, average_decay: 0.0 };
+            let (stepped, _) = step.apply(&slots)?;
+            for (Stepping { id, .. }, new) in together.iter().zip(stepped) {
+                let name = params.param(*id).name().to_owned();
+                self.memory.insert(name, self.rule.memory(age + 1, &new));
+                params.set(*id, &new.value)?;
+            }
         }
         Ok(())
     }

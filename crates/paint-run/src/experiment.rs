@@ -123,6 +123,7 @@ impl Experiment {
     /// `domains.csv` and `summary.md` in the output folder.
     pub fn run(&self, earlier: Earlier, observer: impl Observer) -> Result<Summary> {
         let task = Task { dataset: &*self.dataset, stream: &self.stream, setup: &self.setup };
+        self.device.reset_peak();
         let mut runner = Runner::new(&self.config.method.name, self.method()?, task)?
             .with_prediction(self.config.prediction)
             .with_watch(Arc::clone(&self.watch));

@@ -49,6 +49,11 @@ impl Device {
         self.0.memory()
     }
 
+    /// Measures [`Memory::peak`] from now on.
+    pub fn reset_peak(&self) {
+        self.0.reset_peak();
+    }
+
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.0
     }

@@ -35,6 +35,5 @@ pub use op::distort::{BLUR_TAPS, ColorOp, Distortion, Noise};
 pub use op::images::{Draw, Edge, Images, Rect, Tone, View};
 pub use op::mlp::Mlp;
 pub use op::step::{StepParam, SteppedParam, TrainingStep};
-pub use op::update::AdamStep;
 pub use tape::Gradients;
 pub use tensor::Tensor;

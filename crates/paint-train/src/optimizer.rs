@@ -59,11 +59,12 @@ impl Optimizer {
         let Recipe { beta1, beta2, momentum, nesterov, clip, .. } = self.recipe;
         let rule = match self.recipe.optimizer {
             Kind::Sgd => StepRule::Sgd { momentum: momentum as f32, nesterov },
-            Kind::Adamw => StepRule::AdamW {
+            Kind::Adamw => StepRule::Adam {
                 beta1: beta1 as f32,
                 beta2: beta2 as f32,
                 eps: 1e-8,
                 t: u32::try_from(t).unwrap_or(u32::MAX),
+                decoupled: true,
             },
         };
         let clip = (clip > 0.0).then_some(clip as f32);

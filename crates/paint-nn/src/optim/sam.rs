@@ -42,11 +42,16 @@ impl Sam {
         };
         let climbs: Vec<Vec<(ParamId, Tensor)>> =
             sets.iter().map(|params| reached(params)).collect();
-        let mut square = 0.0_f64;
+        let mut square: Option<Tensor> = None;
         for (_, g) in climbs.iter().flatten() {
-            square += f64::from(g.mul(g)?.sum_all()?.item()?);
+            let own = g.mul(g)?.sum_all()?;
+            square = Some(match square {
+                Some(square) => square.add(&own)?,
+                None => own,
+            });
         }
-        let scale = (f64::from(self.rho) / (square.sqrt() + 1e-12)) as f32;
+        let square = square.map_or(Ok(0.0), |square| square.item())?;
+        let scale = (f64::from(self.rho) / (f64::from(square).sqrt() + 1e-12)) as f32;
         let mut origin = Vec::with_capacity(sets.len());
         for (params, climb) in sets.iter_mut().zip(climbs) {
             let mut begin = Vec::with_capacity(climb.len());

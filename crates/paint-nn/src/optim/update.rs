@@ -1,8 +1,6 @@
 //! The update rules. Symbols as in Kingma & Ba: `θ` (here `w`), gradient `g`, moments `m` and `v`, `β₁`, `β₂`, `ε`.
 
-use paint_tensor::{AdamStep, Tensor};
-
-use crate::error::Result;
+use paint_tensor::{StepRule, SteppedParam, Tensor};
 
 /// Stochastic gradient descent as PyTorch defines it, dampening 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -62,63 +60,32 @@ pub(super) struct Memory {
 }
 
 impl Rule {
-    /// The new value of `w`, in one fused pass.
-    pub(super) fn update(
-        &self,
-        w: &Tensor,
-        g: &Tensor,
-        lr: f32,
-        memory: &mut Memory,
-    ) -> Result<Tensor> {
-        memory.step += 1;
-        match self {
+    /// The same for the step of number `t`, from 1, as the engine takes it; and the weight decay.
+    pub(super) fn step(&self, t: u64) -> (StepRule, f32) {
+        let adam = |Adam { beta1, beta2, eps, weight_decay }: Adam, t: u64, decoupled| {
+            let t = u32::try_from(t).unwrap_or(u32::MAX);
+            (StepRule::Adam { beta1, beta2, eps, t, decoupled }, weight_decay)
+        };
+        match *self {
             Self::Sgd(Sgd { momentum, nesterov, weight_decay }) => {
-                let velocity = memory.first.take();
-                let (next, velocity) =
-                    w.sgd_step(g, velocity.as_ref(), lr, *momentum, *weight_decay, *nesterov)?;
-                memory.first = (*momentum != 0.0).then_some(velocity);
-                Ok(next)
+                (StepRule::Sgd { momentum, nesterov }, weight_decay)
             }
-            Self::Adam(adam) => adam.update(w, g, lr, Decay::Coupled, memory),
-            Self::AdamW(adam) => adam.update(w, g, lr, Decay::Decoupled, memory),
-            Self::FreshAdam { eps } => {
-                let adam = Adam { eps: *eps, ..Adam::default() };
-                adam.update(w, g, lr, Decay::Coupled, &mut Memory { step: 1, ..Memory::default() })
-            }
+            Self::Adam(constants) => adam(constants, t, false),
+            Self::AdamW(constants) => adam(constants, t, true),
+            Self::FreshAdam { eps } => adam(Adam { eps, ..Adam::default() }, 1, false),
         }
     }
-}
 
-/// Where weight decay acts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decay {
-    /// On the gradient.
-    Coupled,
-    /// On the weight.
-    Decoupled,
-}
-
-impl Adam {
-    fn update(
-        &self,
-        w: &Tensor,
-        g: &Tensor,
-        lr: f32,
-        decay: Decay,
-        memory: &mut Memory,
-    ) -> Result<Tensor> {
-        let moments = memory.first.take().zip(memory.second.take());
-        let step = AdamStep {
-            lr,
-            beta1: self.beta1,
-            beta2: self.beta2,
-            eps: self.eps,
-            weight_decay: self.weight_decay,
-            decoupled: decay == Decay::Decoupled,
-            t: u32::try_from(memory.step).unwrap_or(u32::MAX),
+    /// What is remembered of a parameter after its step of number `step`.
+    pub(super) fn memory(&self, step: u64, stepped: &SteppedParam) -> Memory {
+        let forgets = match self {
+            Self::Sgd(sgd) => sgd.momentum == 0.0,
+            Self::FreshAdam { .. } => true,
+            Self::Adam(_) | Self::AdamW(_) => false,
         };
-        let (next, m, v) = w.adam_step(g, moments.as_ref().map(|(m, v)| (m, v)), step)?;
-        (memory.first, memory.second) = (Some(m), Some(v));
-        Ok(next)
+        if forgets {
+            return Memory { step, ..Memory::default() };
+        }
+        Memory { step, first: Some(stepped.first.clone()), second: stepped.second.clone() }
     }
 }

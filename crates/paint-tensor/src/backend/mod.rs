@@ -13,7 +13,7 @@ mod training;
 
 pub use precision::Precision;
 pub(crate) use problem::{
-    Attention, AttentionGrad, Conv, Epilogue, Gemm, HeadRows, Matrix, Update, Window,
+    Attention, AttentionGrad, Conv, Epilogue, Gemm, HeadRows, Matrix, Window,
 };
 pub use table::{BACKENDS, BackendEntry, DeviceInfo, Memory};
 pub use training::StepRule;
@@ -92,6 +92,8 @@ pub(crate) trait Backend: Training + Send + Sync {
     fn memory(&self) -> Option<Memory> {
         None
     }
+    /// Measures the peak of that memory from now on.
+    fn reset_peak(&self) {}
     /// The elements as activations are kept in the chosen precision.
     fn compact(&self, x: &Storage) -> Result<Storage> {
         Ok(x.clone())
@@ -220,7 +222,6 @@ pub(crate) trait Backend: Training + Send + Sync {
     ) -> Result<Storage>;
     /// `a + b`, in the memory of `a` where nothing else refers to it.
     fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage>;
-    fn update(&self, param: &Storage, grad: &Storage, update: &Update) -> Result<Vec<Storage>>;
 
     /// Every look at images whose planes are `size`, those of a look together.
     fn distort(

@@ -160,12 +160,3 @@ impl Window {
         })
     }
 }
-
-/// One parameter's update.
-#[derive(Clone, Copy)]
-pub(crate) enum Update<'a> {
-    /// `g += wd p; v' = mu v + g; p' = p - lr (g + mu v' if nesterov, else v')`; returns `[p', v']`.
-    Sgd { lr: f32, momentum: f32, weight_decay: f32, nesterov: bool, velocity: Option<&'a Storage> },
-    /// Adam with bias correction; returns `[p', m', v']`.
-    Adam { step: crate::AdamStep, moments: Option<(&'a Storage, &'a Storage)> },
-}

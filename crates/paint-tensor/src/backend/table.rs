@@ -43,7 +43,7 @@ pub struct DeviceInfo {
 pub struct Memory {
     /// Held by tensors now.
     pub used: usize,
-    /// The most that tensors ever held.
+    /// The most that tensors held, since the process began or [`Device::reset_peak`](crate::Device::reset_peak).
     pub peak: usize,
     /// Taken from the device.
     pub reserved: usize,

@@ -1,4 +1,4 @@
-//! What only training asks of a device: batches made of stored images, one step for all parameters, scaled branches.
+//! What learning asks of a device: one step for all parameters, batches made of stored images, scaled branches.
 
 use super::Storage;
 use crate::Result;
@@ -27,8 +27,8 @@ pub enum StepRule {
         /// Looks one step ahead along the velocity.
         nesterov: bool,
     },
-    /// Adam with bias correction, weight decay beside the gradient.
-    AdamW {
+    /// Adam with bias correction.
+    Adam {
         /// Decay of the first moment.
         beta1: f32,
         /// Decay of the second moment.
@@ -37,6 +37,8 @@ pub enum StepRule {
         eps: f32,
         /// The number of this step, from 1.
         t: u32,
+        /// Weight decay acts on the weight (`AdamW`), not on the gradient.
+        decoupled: bool,
     },
 }
 

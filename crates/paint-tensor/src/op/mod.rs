@@ -17,4 +17,3 @@ mod norm;
 mod pool;
 mod reduce;
 pub(crate) mod step;
-pub(crate) mod update;

@@ -162,36 +162,3 @@ fn shapes_that_do_not_fit_are_refused_by_name() {
         assert!(message.contains(word), "{message:?} does not name {word:?}");
     }
 }
-
-#[test]
-fn updates_follow_their_formulas() {
-    use paint_tensor::AdamStep;
-    let make = |x: &[f32]| Tensor::from_vec(x.to_vec(), [x.len()], &Device::cpu()).unwrap();
-    let (p, g, v) = (make(&[1.0, -2.0]), make(&[0.5, 0.25]), make(&[0.1, -0.1]));
-    let (plain, velocity) = p.sgd_step(&g, Some(&v), 0.1, 0.9, 0.01, false).unwrap();
-    let (nesterov, _) = p.sgd_step(&g, Some(&v), 0.1, 0.9, 0.01, true).unwrap();
-    let step = AdamStep {
-        lr: 0.1,
-        beta1: 0.9,
-        beta2: 0.999,
-        eps: 1e-8,
-        weight_decay: 0.0,
-        decoupled: false,
-        t: 1,
-    };
-    let (adam, m, second) = p.adam_step(&g, None, step).unwrap();
-    for i in 0..2 {
-        let at = |t: &Tensor| t.to_vec().unwrap()[i];
-        let gradient = at(&g) + 0.01 * at(&p);
-        let moved = 0.9 * at(&v) + gradient;
-        assert!((at(&velocity) - moved).abs() < 1e-6);
-        assert!((at(&plain) - (at(&p) - 0.1 * moved)).abs() < 1e-6);
-        assert!((at(&nesterov) - (at(&p) - 0.1 * (gradient + 0.9 * moved))).abs() < 1e-6);
-        // Fresh moments make a step of the sign of the gradient.
-        assert!((at(&adam) - (at(&p) - 0.1 * at(&g).signum())).abs() < 1e-5);
-        assert!(
-            (at(&m) - 0.1 * at(&g)).abs() < 1e-7
-                && (at(&second) - 0.001 * at(&g) * at(&g)).abs() < 1e-8
-        );
-    }
-}

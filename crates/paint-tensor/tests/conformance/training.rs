@@ -8,7 +8,10 @@ use paint_tensor::{
 
 use crate::cases::values;
 
-const ADAMW: StepRule = StepRule::AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, t: 3 };
+const ADAMW: StepRule =
+    StepRule::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, t: 3, decoupled: true };
+const ADAM: StepRule =
+    StepRule::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, t: 1, decoupled: false };
 const SGD: StepRule = StepRule::Sgd { momentum: 0.9, nesterov: true };
 const SHAPES: [&[usize]; 3] = [&[37], &[129, 40], &[1, 3, 5]];
 
@@ -82,6 +85,35 @@ fn a_clipped_step_with_average_follows_its_formulas() {
 }
 
 #[test]
+fn plain_steps_follow_their_formulas() {
+    let make = |x: &[f32]| Tensor::from_vec(x.to_vec(), [x.len()], &Device::cpu()).unwrap();
+    let (p, g, v) = (make(&[1.0, -2.0]), make(&[0.5, 0.25]), make(&[0.1, -0.1]));
+    let step = |rule, first, weight_decay| {
+        let (value, grad, lr) = (&p, &g, 0.1);
+        let param = StepParam { value, grad, first, second: None, average: None, lr, weight_decay };
+        let step = TrainingStep { rule, clip: None, average_decay: 0.0 };
+        step.apply(&[param]).unwrap().0.remove(0)
+    };
+    let sgd = |nesterov| step(StepRule::Sgd { momentum: 0.9, nesterov }, Some(&v), 0.01);
+    let (plain, nesterov, adam) = (sgd(false), sgd(true), step(ADAM, None, 0.0));
+    let decayed = step(ADAM, None, 0.5);
+    for i in 0..2 {
+        let at = |t: &Tensor| t.to_vec().unwrap()[i];
+        let gradient = at(&g) + 0.01 * at(&p);
+        let moved = 0.9 * at(&v) + gradient;
+        assert!((at(&plain.first) - moved).abs() < 1e-6);
+        assert!((at(&plain.value) - (at(&p) - 0.1 * moved)).abs() < 1e-6);
+        assert!((at(&nesterov.value) - (at(&p) - 0.1 * (gradient + 0.9 * moved))).abs() < 1e-6);
+        // Fresh moments make a step of the sign of the gradient, and decay is inside that.
+        assert!((at(&adam.value) - (at(&p) - 0.1 * at(&g).signum())).abs() < 1e-5);
+        assert!((at(&adam.first) - 0.1 * at(&g)).abs() < 1e-7);
+        let second = adam.second.as_ref().unwrap();
+        assert!((at(second) - 0.001 * at(&g) * at(&g)).abs() < 1e-8);
+        assert!((at(&decayed.first) - 0.1 * (at(&g) + 0.5 * at(&p))).abs() < 1e-7);
+    }
+}
+
+#[test]
 fn small_gradients_are_left_as_they_are() {
     let free = TrainingStep { rule: SGD, clip: None, average_decay: 0.9 };
     let loose = TrainingStep { clip: Some(1e6), ..free };
@@ -94,7 +126,7 @@ fn small_gradients_are_left_as_they_are() {
 #[test]
 fn every_device_steps_alike() {
     for device in devices() {
-        for rule in [ADAMW, SGD] {
+        for rule in [ADAMW, ADAM, SGD] {
             for (clip, remembers) in [(Some(0.5), true), (Some(1e6), false), (None, true)] {
                 let step = TrainingStep { rule, clip, average_decay: 0.99 };
                 let (ours, norm) = stepped(&step, remembers, &device);

@@ -150,7 +150,7 @@ impl Bench {
         logits.argmax()?;
         self.optimizer.step(self.model.params_mut(), &gradients)?;
         let prompt_gradient = gradients.get(&self.prompt).context("the prompt has no gradient")?;
-        let (prompt, _) = self.prompt.sgd_step(prompt_gradient, None, 1e-3, 0.0, 0.0, false)?;
+        let prompt = self.prompt.detach().sub(&prompt_gradient.scale(1e-3)?)?;
         drop(gradients);
         self.prompt = prompt.variable();
         let mut frozen = self.model.duplicate();

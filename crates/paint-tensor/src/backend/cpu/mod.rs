@@ -23,11 +23,11 @@ mod portable;
 mod reference;
 mod rowwise;
 mod slab;
+mod step;
 mod storage;
 #[cfg(test)]
 mod tests;
 mod training;
-mod update;
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +36,7 @@ use self::gemm::{Kernel, Operand, Size};
 use self::storage::{build, build2, host, into_slab};
 use super::{
     Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Epilogue, Gemm,
-    HeadRows, Matrix, Precision, Storage, Unary, Update, Window,
+    HeadRows, Matrix, Precision, Storage, Unary, Window,
 };
 use crate::op::distort::{Distortion, Noise};
 use crate::shape::elem_count;
@@ -360,10 +360,6 @@ impl Backend for Cpu {
             return Ok(Storage::Cpu(slab));
         }
         self.binary(Binary::Add, &Storage::Cpu(slab), b)
-    }
-
-    fn update(&self, param: &Storage, grad: &Storage, update: &Update) -> Result<Vec<Storage>> {
-        Ok(update::updated(param, grad, update))
     }
 
     fn distort(

@@ -1,14 +1,11 @@
-//! Training on the processor, in terms of the kernels that adaptation uses.
+//! What learning asks of the processor.
 
-use super::compose;
 use super::parallel::for_rows;
+use super::step::stepped;
 use super::storage::{build, host};
-use super::update::updated;
-use super::{Cpu, elementwise};
-use crate::backend::{
-    Compose, Step, StepRule, StepSlot, SteppedSlot, Storage, Training, Unary, Update,
-};
-use crate::{AdamStep, Result};
+use super::{Cpu, compose};
+use crate::Result;
+use crate::backend::{Compose, Step, SteppedSlot, Storage, Training};
 
 impl Training for Cpu {
     fn compose(&self, compose: &Compose) -> Result<Storage> {
@@ -55,35 +52,4 @@ impl Training for Cpu {
             });
         }))
     }
-}
-
-fn stepped(step: &Step, slot: &StepSlot, factor: f32) -> SteppedSlot {
-    let grad = if factor < 1.0 {
-        build(slot.grad.len(), |out| elementwise::unary(Unary::Scale(factor), host(slot.grad), out))
-    } else {
-        slot.grad.clone()
-    };
-    let StepSlot { lr, weight_decay, .. } = *slot;
-    let update = match step.rule {
-        StepRule::Sgd { momentum, nesterov } => {
-            Update::Sgd { lr, momentum, weight_decay, nesterov, velocity: slot.first }
-        }
-        StepRule::AdamW { beta1, beta2, eps, t } => {
-            let decoupled = true;
-            let step = AdamStep { lr, beta1, beta2, eps, weight_decay, decoupled, t };
-            Update::Adam { step, moments: slot.first.zip(slot.second) }
-        }
-    };
-    let mut new = updated(slot.param, &grad, &update).into_iter();
-    let mut next = || new.next().expect("an update returns the parameter and its state");
-    let (param, first) = (next(), next());
-    let second = matches!(step.rule, StepRule::AdamW { .. }).then(next);
-    let d = step.average_decay;
-    let average = slot.average.map(|average| {
-        let (average, param) = (host(average), host(&param));
-        build(param.len(), |out| {
-            elementwise::fill_with(out, |i| d * average[i] + (1.0 - d) * param[i]);
-        })
-    });
-    SteppedSlot { param, first, second, average }
 }

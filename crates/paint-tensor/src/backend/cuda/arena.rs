@@ -147,6 +147,11 @@ impl Arena {
     pub(super) fn memory(&self) -> Memory {
         self.pieces().memory
     }
+
+    pub(super) fn reset_peak(&self) {
+        let memory = &mut self.pieces().memory;
+        memory.peak = memory.used;
+    }
 }
 
 /// A piece of memory that returns to the arena when the last buffer over it is gone.

@@ -21,6 +21,8 @@ pub(super) struct Properties {
     pub(super) total_memory: usize,
     pub(super) capability: (i32, i32),
     pub(super) multiprocessors: u32,
+    /// The most shared memory that a block may ask for.
+    shared_memory: u32,
 }
 
 /// A context on one GPU with its stream.
@@ -93,6 +95,8 @@ fn properties(ordinal: i32) -> std::result::Result<Properties, result::DriverErr
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ),
         multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
+        shared_memory: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?
+            as u32,
     })
 }
 
@@ -213,6 +217,7 @@ impl Gpu {
             // SAFETY: the module was loaded above and is never unloaded.
             let function = unsafe { result::module::get_function(module, c_name) }
                 .map_err(failed(&format!("finding the kernel {name}")))?;
+            let shared = shared.min(self.properties.shared_memory);
             if shared > 48 << 10 {
                 let attribute =
                     sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;

@@ -1,10 +1,10 @@
-//! Matrix products with their epilogues, elementwise pairs, and parameter updates.
+//! Matrix products with their epilogues, and elementwise pairs.
 
 use super::buffer::{Buffer, Kind};
 use super::driver::Arg;
 use super::matmul::{Activation, Addresses, Layout, Place, Problem};
 use super::{Cuda, on_gpu};
-use crate::backend::{Binary, Epilogue, Gemm, Matrix, Precision, Storage, Update};
+use crate::backend::{Binary, Epilogue, Gemm, Matrix, Precision, Storage};
 use crate::{Error, Result};
 
 /// How a matrix lies in memory: with unit steps along its rows, or (transposed) along its columns.
@@ -135,41 +135,5 @@ impl Cuda {
         let [from, at, to] = [source, &index, &out].map(|x| Arg::Address(x.address()));
         self.each("restore", places.len(), &[from, at, to], places.len())?;
         Ok(Storage::Cuda(out))
-    }
-
-    pub(super) fn updated(
-        &self,
-        param: &Buffer,
-        grad: &Buffer,
-        update: &Update,
-    ) -> Result<Vec<Storage>> {
-        let len = param.len();
-        let address = |x: Option<&Storage>| Arg::Address(x.map_or(0, |x| on_gpu(x).address()));
-        let (name, state, outputs, step) = match *update {
-            Update::Sgd { lr, momentum, weight_decay, nesterov, velocity } => {
-                let rates = [lr, momentum, weight_decay].map(Arg::F32);
-                let step = [&rates[..], &[Arg::I32(i32::from(nesterov))]].concat();
-                ("sgd", vec![address(velocity)], 2, step)
-            }
-            Update::Adam { step, moments } => {
-                let correction = |beta: f32| 1.0 - f64::from(beta).powi(step.t as i32);
-                let decay = if step.decoupled { 0.0 } else { step.weight_decay };
-                let keep = if step.decoupled { 1.0 - step.lr * step.weight_decay } else { 1.0 };
-                let rate = (f64::from(step.lr) / correction(step.beta1)) as f32;
-                let root = (1.0 / correction(step.beta2).sqrt()) as f32;
-                let numbers = [rate, root, step.beta1, step.beta2, step.eps, decay, keep];
-                let state = [moments.map(|(m, _)| m), moments.map(|(_, v)| v)].map(address);
-                let numbers = Arg::words(numbers.map(|number| number.to_bits() as usize));
-                ("adam", state.to_vec(), 3, vec![numbers])
-            }
-        };
-        let outputs: Vec<Buffer> =
-            (0..outputs).map(|_| self.take_f32(len)).collect::<Result<_>>()?;
-        let mut args = vec![Arg::Address(param.address()), Arg::Address(grad.address())];
-        args.extend(state);
-        args.extend(outputs.iter().map(|out| Arg::Address(out.address())));
-        args.extend(step);
-        self.each(name, len, &args, len)?;
-        Ok(outputs.into_iter().map(Storage::Cuda).collect())
     }
 }

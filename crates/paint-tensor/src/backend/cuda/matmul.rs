@@ -165,9 +165,12 @@ impl Products {
         let mut best = (f32::INFINITY, plan.algorithms[0]);
         for algorithm in &plan.algorithms {
             self.run(plan, algorithm, at, place)?;
-            let time = elapsed(place.stream, || {
-                (0..3).try_for_each(|_| self.run(plan, algorithm, at, place))
-            })?;
+            // The least of three: an upload may fall between.
+            let mut time = f32::INFINITY;
+            for _ in 0..3 {
+                let run = || self.run(plan, algorithm, at, place);
+                time = time.min(elapsed(place.stream, run)?);
+            }
             if time < best.0 * CLEARLY {
                 best = (time, *algorithm);
             }

@@ -32,7 +32,7 @@ use self::driver::{Arg, Gpu, Kernels};
 use self::matmul::Products;
 use super::{
     Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, Gemm, Memory, Precision,
-    Storage, Unary, Update, Window,
+    Storage, Unary, Window,
 };
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
@@ -105,6 +105,10 @@ impl Backend for Cuda {
 
     fn memory(&self) -> Option<Memory> {
         Some(self.arena.memory())
+    }
+
+    fn reset_peak(&self) {
+        self.arena.reset_peak();
     }
 
     fn compact(&self, x: &Storage) -> Result<Storage> {
@@ -326,10 +330,6 @@ impl Backend for Cuda {
             return Ok(a);
         }
         self.binary(Binary::Add, &a, b)
-    }
-
-    fn update(&self, param: &Storage, grad: &Storage, update: &Update) -> Result<Vec<Storage>> {
-        self.updated(&self.widened(param)?, &self.widened(grad)?, update)
     }
 
     fn distort(

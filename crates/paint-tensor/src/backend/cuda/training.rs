@@ -86,7 +86,7 @@ impl Cuda {
         Ok(NewSlot {
             param: self.take_f32(len)?,
             first: self.take_f32(len)?,
-            second: when(matches!(rule, StepRule::AdamW { .. }), Kind::F32)?,
+            second: when(matches!(rule, StepRule::Adam { .. }), Kind::F32)?,
             average: when(slot.average.is_some(), Kind::F32)?,
             half: when(self.precision == Precision::Bf16, Kind::Bf16)?,
         })
@@ -147,11 +147,12 @@ impl Training for Cuda {
             StepRule::Sgd { momentum, nesterov } => {
                 ("sgd_all", vec![momentum, f32::from(u8::from(nesterov)), step.average_decay])
             }
-            StepRule::AdamW { beta1, beta2, eps, t } => {
+            StepRule::Adam { beta1, beta2, eps, t, decoupled } => {
                 let correction = |beta: f32| 1.0 - f64::from(beta).powi(t as i32);
                 let rate = (1.0 / correction(beta1)) as f32;
                 let root = (1.0 / correction(beta2).sqrt()) as f32;
-                ("adamw_all", vec![beta1, beta2, eps, rate, root, step.average_decay])
+                let beside = f32::from(u8::from(decoupled));
+                ("adam_all", vec![beta1, beta2, eps, rate, root, beside, step.average_decay])
             }
         };
         let numbers = Arg::words(numbers.into_iter().map(|number| number.to_bits() as usize));

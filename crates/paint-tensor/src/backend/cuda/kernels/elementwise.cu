@@ -1,4 +1,4 @@
-// Functions of single elements, and parameter updates.
+// Functions of single elements.
 
 enum { EXP, LOG, SQRT, RELU, STEP, GELU, GELU_SLOPE, SCALE, ADD_SCALAR };
 enum { ADD, SUB, MUL, DIV };
@@ -132,29 +132,3 @@ extern "C" __global__ void binary_broadcast(int op, Axes axes, const float *a, c
 }
 
 // The first velocity is the gradient itself: `velocity` is null then.
-extern "C" __global__ void sgd(const float *param, const float *grad, const float *velocity, float *new_param,
-                               float *new_velocity, float lr, float momentum, float weight_decay, int nesterov,
-                               i64 n) {
-    FOR_ELEMENTS(i, n) {
-        float g = grad[i] + weight_decay * param[i];
-        float v = (velocity ? momentum * velocity[i] : 0.0f) + g;
-        new_velocity[i] = v;
-        new_param[i] = param[i] - lr * (nesterov ? g + momentum * v : v);
-    }
-}
-
-struct Adam {
-    float rate, root, beta1, beta2, eps, decay, keep;
-};
-
-extern "C" __global__ void adam(const float *param, const float *grad, const float *m, const float *v,
-                                float *new_param, float *new_m, float *new_v, Adam step, i64 n) {
-    FOR_ELEMENTS(i, n) {
-        float g = grad[i] + step.decay * param[i];
-        float first = (m ? step.beta1 * m[i] : 0.0f) + (1.0f - step.beta1) * g;
-        float second = (v ? step.beta2 * v[i] : 0.0f) + (1.0f - step.beta2) * (g * g);
-        new_m[i] = first;
-        new_v[i] = second;
-        new_param[i] = param[i] * step.keep - step.rate * first / (sqrtf(second) * step.root + step.eps);
-    }
-}

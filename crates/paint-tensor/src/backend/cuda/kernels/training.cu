@@ -185,20 +185,21 @@ extern "C" __global__ void sgd_all(const Slot *slots, const float *factor, Sgd r
     }
 }
 
-struct AdamW {
-    float beta1, beta2, eps, rate, root, average_decay;
+struct Adam {
+    float beta1, beta2, eps, rate, root, decoupled, average_decay;
 };
 
-extern "C" __global__ void adamw_all(const Slot *slots, const float *factor, AdamW rule) {
+extern "C" __global__ void adam_all(const Slot *slots, const float *factor, Adam rule) {
     const Slot slot = slots[blockIdx.y];
     float scale = factor ? *factor : 1.0f;
+    bool beside = rule.decoupled != 0.0f;
     FOR_SLOT(i, slot.n) {
-        float param = slot.param[i], g = scale * slot.grad[i];
+        float param = slot.param[i], g = scale * slot.grad[i] + (beside ? 0.0f : slot.decay * param);
         float m = (slot.first ? rule.beta1 * slot.first[i] : 0.0f) + (1.0f - rule.beta1) * g;
         float v = (slot.second ? rule.beta2 * slot.second[i] : 0.0f) + (1.0f - rule.beta2) * (g * g);
         slot.new_first[i] = m;
         slot.new_second[i] = v;
-        float kept = param * (1.0f - slot.lr * slot.decay);
+        float kept = beside ? param * (1.0f - slot.lr * slot.decay) : param;
         finish(slot, i, kept - slot.lr * rule.rate * m / (sqrtf(v) * rule.root + rule.eps), rule.average_decay);
     }
 }
