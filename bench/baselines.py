@@ -60,7 +60,8 @@ def run(args, method, name, settings, domains=None, limit=None):
             command += ["--set", f"scenario.domains={json.dumps(domains)}"]
         child = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if child.returncode:
-            print(f"{args.model} {name}: {child.stderr.strip().splitlines()[-1]}", flush=True)
+            reason = (child.stderr.strip().splitlines() or ["no message"])[-1]
+            print(f"{args.model} {name}: {reason}", flush=True)
             return None
     summary = json.loads((out / "summary.json").read_text())
     print(f"{args.model} {name}: {summary['mean_accuracy']:.2f}", flush=True)
@@ -84,7 +85,7 @@ def tune(args, method, keys, settings):
         summary = run(args, method, name, settings + rates, HELD_OUT, args.held_out_limit)
         if summary:
             found[factor] = summary["mean_accuracy"]
-    best = max(found, key=found.get)
+    best = max(found, key=found.get, default=1.0)
     return best, [f"{k}={v * best:.6g}" for k, v in resolved_rates(args, f"held_out/{method}_1", keys).items()]
 
 

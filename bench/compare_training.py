@@ -27,7 +27,7 @@ class Torch:
     """A PyTorch process that waits for its turn; nothing is measured where it cannot start."""
 
     def __init__(self, args, mode):
-        command = [sys.executable, str(WORKER), "--mode", mode, "--device", args.device.split(":")[0]]
+        command = [sys.executable, str(WORKER), "--mode", mode, "--device", args.device]
         command += ["--precision", args.precision, "--batch", str(args.batch), "--steps", str(args.steps)]
         command += ["--images", str(args.images)]
         self.log, pipe = tempfile.TemporaryFile("w+"), subprocess.PIPE

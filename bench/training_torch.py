@@ -73,12 +73,14 @@ def draw(b, images, device):
         "tone": torch.rand(b, device=device),
     }
     index = torch.randint(0, images, (b,), device=device)
-    gamma = torch._standard_gamma(torch.full((2, b), 0.9, device=device))
+    cut = torch.rand(b, device=device) < 0.5
+    gamma = torch._standard_gamma(torch.where(cut, 1.0, 0.8).expand(2, b))
+    mixed = torch.rand(b, device=device) < 0.8
     mix = {
-        "cut": torch.rand(b, device=device) < 0.5,
-        "lambda": gamma[0] / gamma.sum(0),
+        "cut": cut,
+        "lambda": torch.where(mixed, gamma[0] / gamma.sum(0), 1.0),
         "centre": torch.randint(0, SIDE, (b, 2), device=device),
-        "erased": torch.rand(b, device=device) < 0.1,
+        "erased": torch.rand(b, device=device) < 0.25,
         "erase_centre": torch.randint(0, SIDE, (b, 2), device=device),
         "erase_half": torch.rand(b, 2, device=device) * 8 + 2,
     }

@@ -59,6 +59,8 @@ fn wrong_requests_are_told_with_status_2() {
     for (more, word) in [
         (&["--set", "augment.padding=3"][..], "padding"),
         (&["--set", "batch_size=0"], "batch_size"),
+        (&["--set", "epochs=9223372036854775807"], "epochs"),
+        (&["--set", "schedule.warmup_epochs=inf"], "warmup_epochs"),
         (&["--set", "drop_path=0.1"], "drop_path"),
         (&["--preset", "mlp"], "vit_finetune"),
         (&["--precision", "f8"], "bf16"),
@@ -68,6 +70,18 @@ fn wrong_requests_are_told_with_status_2() {
         assert!(stderr(&output).contains(word), "{more:?}: {}", stderr(&output));
     }
     assert!(!out.exists(), "nothing was written");
+}
+
+#[test]
+fn images_that_are_trained_on_are_no_test_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("trained");
+    let trained_on = [&["train"], &NETWORK[..], &["--limit", "20", "--batch-size", "10"]].concat();
+    let more = ["--epochs", "1", "--set", "lr=0.02", "--out", out.to_str().unwrap()];
+    let output = paint(&[&trained_on[..], &more].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("20 of 1000 test images are trained on and left out"), "{told}");
 }
 
 #[test]

@@ -18,16 +18,17 @@ pub struct Uploaded {
     pub plan: BatchPlan,
 }
 
-/// The batches of a loader, in their order. Whoever stops early drops it, and the loader with it.
+/// The batches of a loader, in their order. Whoever stops early drops it, and waits for the batch that is on its way.
 pub struct Uploads {
-    batches: Receiver<Result<Uploaded>>,
+    /// `None` while it is dropped.
+    batches: Option<Receiver<Result<Uploaded>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Uploads {
     /// Begins to upload.
     pub fn new(loader: Loader, device: &Device) -> Self {
-        let (sender, receiver) = sync_channel(1);
+        let (sender, receiver) = sync_channel(0);
         let device = device.clone();
         let thread = std::thread::spawn(move || {
             for batch in loader {
@@ -40,7 +41,7 @@ impl Uploads {
                 }
             }
         });
-        Self { batches: receiver, thread: Some(thread) }
+        Self { batches: Some(receiver), thread: Some(thread) }
     }
 }
 
@@ -48,7 +49,7 @@ impl Iterator for Uploads {
     type Item = Result<Uploaded>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Ok(batch) = self.batches.recv() {
+        if let Ok(batch) = self.batches.as_ref()?.recv() {
             return Some(batch);
         }
         // The end, or a defect below, which must not look like one.
@@ -56,5 +57,15 @@ impl Iterator for Uploads {
             std::panic::resume_unwind(panic);
         }
         None
+    }
+}
+
+impl Drop for Uploads {
+    fn drop(&mut self) {
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic below was either told by `next` or comes too late to matter.
+            let _ = thread.join();
+        }
     }
 }

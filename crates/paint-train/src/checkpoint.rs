@@ -69,12 +69,13 @@ pub(crate) fn write(
     Ok(checkpoint::write_safetensors(path, arrays, dtype, metadata)?)
 }
 
-/// Puts `trainer` where the training of `path` stood, and returns its history. A file of another training is refused with
+/// Puts `trainer` where the training of `path` stood, whose epochs have so many `steps`, and returns its history. A file of another training is refused with
 /// the first key that differs.
 pub(crate) fn resume(
     path: &Path,
     trainer: &mut Trainer,
     identity: &Identity,
+    steps: usize,
 ) -> Result<Vec<Epoch>> {
     let device = trainer.device.clone();
     let mut file = checkpoint::read(path)?;
@@ -94,6 +95,11 @@ pub(crate) fn resume(
     }
     let step: usize = entry(&file, "step", path)?;
     let history: Vec<Epoch> = entry(&file, "history", path)?;
+    let (done, epochs) = (history.len(), trainer.recipe.epochs);
+    if done > epochs || step != done * steps {
+        let expected = format!("at most {epochs} epochs of {steps} steps");
+        return Err(refuse(expected, format!("{done} epochs and {step} steps")));
+    }
     let mut take = |name: &str, shape: &[usize]| match file.remove(name) {
         Some(Array { shape: found, data, .. }) if found == shape => {
             Ok(Tensor::from_vec(data, shape, &device)?)

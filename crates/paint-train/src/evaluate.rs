@@ -6,15 +6,16 @@ use paint_tensor::{Draw, Edge, View};
 use crate::error::Result;
 use crate::images::LabelledImages;
 
-/// Images that go through the network together.
-const BATCH: usize = 500;
+/// The most images that go through the network together.
+const MOST: usize = 500;
 
-/// The share of images, in percent, that `model` (frozen) classifies rightly.
-pub fn accuracy(model: &dyn Backbone, data: &LabelledImages) -> Result<f64> {
+/// The share of images, in percent, that `model` (frozen) classifies rightly; at most `batch` go through it together.
+pub fn accuracy(model: &dyn Backbone, data: &LabelledImages, batch: usize) -> Result<f64> {
     let (stored, size) = (data.images.size(), model.spec().image_size);
+    let together = batch.clamp(1, MOST);
     let mut right = 0;
-    for (batch, labels) in data.labels.chunks(BATCH).enumerate() {
-        let draw = |i: usize| Draw::plain(View::stretched(batch * BATCH + i, stored, size));
+    for (batch, labels) in data.labels.chunks(together).enumerate() {
+        let draw = |i: usize| Draw::plain(View::stretched(batch * together + i, stored, size));
         let draws: Vec<Draw> = (0..labels.len()).map(draw).collect();
         let images = data.images.compose(&draws, size, Edge::Zeros)?;
         let predicted = model.forward(&images, &Request::default())?.logits.argmax()?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::images::LabelledImages;
 use crate::recipe::Recipe;
 
-/// Everything that decides the weights. Where it runs and where files lie is not in it.
+/// Everything that decides the weights. On which device it runs and where files lie is not in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
@@ -25,6 +25,8 @@ pub struct Identity {
     pub images: usize,
     /// A hash of them.
     pub images_hash: String,
+    /// How a GPU computes.
+    pub precision: String,
     /// The seed of every draw.
     pub seed: u64,
     /// All hyper-parameters.
@@ -42,6 +44,7 @@ impl Identity {
             dataset: String::new(),
             images: data.labels.len(),
             images_hash: format!("{:016x}", data.fingerprint),
+            precision: "f32".to_owned(),
             seed,
             recipe: recipe.clone(),
         }

@@ -1,7 +1,9 @@
 //! The images of a training: read once, kept on the device as bytes.
 //!
-//! Images that all have one size no larger than the network's input stay as they are stored, and are stretched while a batch
-//! is made; others are brought to the input on the way in.
+//! Images that all have one size, of the shape of the network's input and no larger, stay as they are stored and are
+//! stretched while a batch is made; others are brought to the input on the way in.
+
+use std::collections::HashSet;
 
 use paint_data::image::{Filter, Preprocess};
 use paint_data::{Dataset, Image};
@@ -18,8 +20,10 @@ pub struct LabelledImages {
     pub labels: Vec<usize>,
     /// `C`.
     pub num_classes: usize,
-    /// A hash of every pixel and label, in order.
+    /// A hash of every pixel and label, in order, and of the size.
     pub fingerprint: u64,
+    /// A hash of the pixels of each image.
+    pub hashes: Vec<u64>,
 }
 
 impl LabelledImages {
@@ -30,6 +34,21 @@ impl LabelledImages {
         input: [usize; 2],
         device: &Device,
     ) -> Result<Self> {
+        let read = Self::read_except(dataset, limit, input, device, &HashSet::new())?;
+        read.ok_or_else(|| Error::Images {
+            expected: "at least one image".to_owned(),
+            found: "none".to_owned(),
+        })
+    }
+
+    /// The same without images whose hash is among `known`; `None` if no other is there.
+    pub fn read_except(
+        dataset: &dyn Dataset,
+        limit: Option<usize>,
+        input: [usize; 2],
+        device: &Device,
+        known: &HashSet<u64>,
+    ) -> Result<Option<Self>> {
         let refuse = |expected: &str, found: String| {
             Err(Error::Images { expected: expected.to_owned(), found })
         };
@@ -38,13 +57,15 @@ impl LabelledImages {
         }
         let count = limit.unwrap_or(usize::MAX).min(dataset.len(0));
         if count == 0 {
-            return refuse("at least one image", "none".to_owned());
+            return Ok(None);
         }
         let num_classes = dataset.info().num_classes;
         let size = |image: &Image| [image.height(), image.width()];
         let first = size(&dataset.sample(0, 0)?.image);
-        let mut fits = first[0] <= input[0] && first[1] <= input[1];
+        // Only what has the shape of the input is stretched later as the deployed network's preprocessing would do it.
+        let mut fits = first[0] <= input[0] && first[0] * input[1] == first[1] * input[0];
         let (mut bytes, mut labels) = (Vec::new(), Vec::with_capacity(count));
+        let mut hashes = Vec::with_capacity(count);
         let mut index = 0;
         while index < count {
             let sample = dataset.sample(0, index)?;
@@ -57,16 +78,27 @@ impl LabelledImages {
                 (fits, index) = (false, 0);
                 bytes.clear();
                 labels.clear();
+                hashes.clear();
                 continue;
             }
+            index += 1;
             let image = if fits { sample.image } else { fitted(sample.image, input)? };
+            let hash = hash(image.pixels().iter().map(|&byte| u64::from(byte)));
+            if known.contains(&hash) {
+                continue;
+            }
             planes(&image, &mut bytes);
             labels.push(label);
-            index += 1;
+            hashes.push(hash);
         }
-        let fingerprint = fingerprint(&bytes, &labels);
-        let images = Images::new(&bytes, if fits { first } else { input }, device)?;
-        Ok(Self { images, labels, num_classes, fingerprint })
+        if labels.is_empty() {
+            return Ok(None);
+        }
+        let size = if fits { first } else { input };
+        let numbers = size.iter().chain(&labels).map(|&number| number as u64);
+        let fingerprint = hash(bytes.iter().map(|&byte| u64::from(byte)).chain(numbers));
+        let images = Images::new(&bytes, size, device)?;
+        Ok(Some(Self { images, labels, num_classes, fingerprint, hashes }))
     }
 }
 
@@ -88,12 +120,8 @@ fn planes(image: &Image, out: &mut Vec<u8>) {
 }
 
 /// FNV-1a.
-fn fingerprint(bytes: &[u8], labels: &[usize]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut feed = |word: u64| hash = (hash ^ word).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().for_each(|&byte| feed(u64::from(byte)));
-    labels.iter().for_each(|&label| feed(label as u64));
-    hash
+fn hash(words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -117,7 +145,7 @@ mod tests {
     #[test]
     fn small_images_keep_their_size_and_pixels() {
         let data = dataset(&[[4, 5], [4, 5], [4, 5]], Some(2));
-        let read = LabelledImages::read(&data, Some(2), [8, 8], &Device::cpu()).unwrap();
+        let read = LabelledImages::read(&data, Some(2), [8, 10], &Device::cpu()).unwrap();
         assert_eq!((read.images.len(), read.images.size()), (2, [4, 5]));
         let draw = Draw::plain(View::new(1));
         let got = read.images.compose(&[draw], [4, 5], Edge::Zeros).unwrap().to_vec().unwrap();
@@ -128,7 +156,7 @@ mod tests {
 
     #[test]
     fn large_or_unequal_images_are_brought_to_the_input() {
-        for sizes in [&[[4, 4], [4, 6]][..], &[[20, 30]]] {
+        for sizes in [&[[4, 4], [4, 6]][..], &[[20, 30]], &[[4, 6]]] {
             let read = LabelledImages::read(&dataset(sizes, Some(0)), None, [8, 8], &Device::cpu());
             let read = read.unwrap();
             assert_eq!((read.images.len(), read.images.size()), (sizes.len(), [8, 8]));
@@ -140,6 +168,18 @@ mod tests {
         let read = LabelledImages::read(&dataset(&[[4, 4]], None), None, [8, 8], &Device::cpu());
         let error = read.unwrap_err().to_string();
         assert!(error.contains("None for image 0"), "{error}");
+    }
+
+    #[test]
+    fn images_that_are_known_are_left_out() {
+        let data = dataset(&[[4, 4], [4, 4], [4, 4]], Some(1));
+        let trained = LabelledImages::read(&data, Some(1), [8, 8], &Device::cpu()).unwrap();
+        let known: HashSet<u64> = trained.hashes.iter().copied().collect();
+        let rest = LabelledImages::read_except(&data, None, [8, 8], &Device::cpu(), &known);
+        let rest = rest.unwrap().unwrap();
+        assert_eq!((rest.labels.len(), rest.images.len()), (2, 2));
+        let none = LabelledImages::read_except(&data, Some(1), [8, 8], &Device::cpu(), &known);
+        assert!(none.unwrap().is_none());
     }
 
     #[test]

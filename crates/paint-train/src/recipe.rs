@@ -202,6 +202,14 @@ fn cnn() -> Recipe {
     }
 }
 
+/// The most epochs, and images of a step.
+const MOST: usize = 1_000_000;
+
+/// A number that is 0 or more, and no infinity.
+pub(crate) fn not_negative(x: f64) -> bool {
+    x >= 0.0 && x.is_finite()
+}
+
 impl Recipe {
     /// The recipe of a document; a key that is missing, unknown or senseless is named.
     pub fn from_toml(text: &str) -> Result<Self> {
@@ -215,13 +223,17 @@ impl Recipe {
         toml::to_string(self).map_err(|error| Error::recipe(error.to_string()))
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         for (holds, why) in [
-            (self.epochs > 0, "epochs: expected a number from 1"),
-            (self.batch_size > 0, "batch_size: expected a number from 1"),
+            ((1..=MOST).contains(&self.epochs), "epochs: expected 1 to 1,000,000"),
+            ((1..=MOST).contains(&self.batch_size), "batch_size: expected 1 to 1,000,000"),
+            (
+                self.schedule.warmup_epochs <= self.epochs as f64,
+                "schedule.warmup_epochs: expected no more than epochs",
+            ),
             (self.lr > 0.0 && self.lr.is_finite(), "lr: expected a number above 0"),
-            (self.weight_decay >= 0.0, "weight_decay: expected 0 or more"),
-            (self.clip >= 0.0, "clip: expected 0 or more"),
+            (not_negative(self.weight_decay), "weight_decay: expected 0 or more"),
+            (not_negative(self.clip), "clip: expected 0 or more"),
             ((0.0..1.0).contains(&self.average), "average: expected 0 to 1, below 1"),
             ((0.0..1.0).contains(&self.beta1), "beta1: expected 0 to 1, below 1"),
             ((0.0..1.0).contains(&self.beta2), "beta2: expected 0 to 1, below 1"),

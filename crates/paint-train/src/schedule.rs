@@ -9,6 +9,7 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::recipe::not_negative;
 
 /// The settings of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,9 +44,9 @@ impl Config {
     pub(crate) fn check(&self) -> Result<()> {
         let parts = |x: &f64| (0.0..=1.0).contains(x);
         for (holds, why) in [
-            (self.warmup_epochs >= 0.0, "schedule.warmup_epochs: expected 0 or more"),
-            (self.final_lr >= 0.0, "schedule.final_lr: expected 0 or more"),
-            (self.gamma > 0.0, "schedule.gamma: expected a number above 0"),
+            (not_negative(self.warmup_epochs), "schedule.warmup_epochs: expected 0 or more"),
+            (not_negative(self.final_lr), "schedule.final_lr: expected 0 or more"),
+            (self.gamma > 0.0 && self.gamma.is_finite(), "schedule.gamma: expected above 0"),
             (self.milestones.iter().all(parts), "schedule.milestones: expected parts of 1"),
         ] {
             if !holds {

@@ -122,28 +122,38 @@ impl Session<'_> {
     ) -> Result<Summary> {
         let begun = Instant::now();
         let path = files.out.join(CHECKPOINT);
+        let (epochs, steps) = (trainer.recipe.epochs, self.steps(trainer));
+        let taken = OUTPUTS.iter().any(|name| files.out.join(name).exists());
         let mut history = match earlier {
-            Earlier::Keep if path.exists() => {
+            Earlier::Resume if path.exists() => {
+                checkpoint::resume(&path, trainer, &self.identity, steps)?
+            }
+            Earlier::Keep | Earlier::Resume if taken => {
                 return Err(Error::Earlier { path: files.out.clone() });
             }
-            Earlier::Resume if path.exists() => checkpoint::resume(&path, trainer, &self.identity)?,
             _ => Vec::new(),
         };
         let io = |source| Error::Io { action: "create", source, path: files.out.clone() };
         fs::create_dir_all(&files.out).map_err(io)?;
         clean(&files.out, earlier == Earlier::Overwrite)?;
-        let (epochs, steps) = (trainer.recipe.epochs, self.steps(trainer));
         observer.observe(&Event::Started { done: history.len(), epochs, steps });
         let mut pace = Pace::default();
         for epoch in history.len()..epochs {
             let mut row = self.epoch(trainer, epoch, &mut pace, &mut observer)?;
-            let last = epoch + 1 == epochs;
-            if last || (epoch + 1).is_multiple_of(self.evaluate_every.max(1)) {
-                self.evaluate(trainer, &mut row)?;
-            }
+            let due =
+                |every: usize| epoch + 1 == epochs || (epoch + 1).is_multiple_of(every.max(1));
+            let (saves, looks) = (due(files.checkpoint_every), due(self.evaluate_every));
             history.push(row);
+            if saves && looks {
+                // What comes next needs memory of its own: the epoch must not be lost with it.
+                checkpoint::save(&path, trainer, &self.identity, &history)?;
+            }
+            if looks {
+                self.evaluate(trainer, &mut row)?;
+                history[epoch] = row;
+            }
             observer.observe(&Event::EpochDone(row));
-            if last || (epoch + 1).is_multiple_of(files.checkpoint_every.max(1)) {
+            if saves {
                 checkpoint::save(&path, trainer, &self.identity, &history)?;
                 write_log(&files.out.join(LOG), &history)?;
                 observer.observe(&Event::Saved { epochs: history.len() });
@@ -255,9 +265,10 @@ impl Session<'_> {
 
     fn evaluate(&self, trainer: &Trainer, row: &mut Epoch) -> Result<()> {
         let Some(test) = self.test else { return Ok(()) };
-        row.test_accuracy = Some(accuracy(&*trainer.raw()?, test)?);
+        let batch = trainer.recipe.batch_size;
+        row.test_accuracy = Some(accuracy(&*trainer.raw()?, test, batch)?);
         row.averaged_test_accuracy =
-            trainer.averaged()?.map(|model| accuracy(&*model, test)).transpose()?;
+            trainer.averaged()?.map(|model| accuracy(&*model, test, batch)).transpose()?;
         Ok(())
     }
 }
@@ -268,13 +279,21 @@ fn clean(out: &Path, anew: bool) -> Result<()> {
     for entry in fs::read_dir(out).map_err(fail("read"))? {
         let path = entry.map_err(fail("read"))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let ours = OUTPUTS.iter().any(|output| name.contains(output));
-        let half_done = name.ends_with(".tmp") || name.ends_with(".partial");
-        if ours && (half_done || (anew && OUTPUTS.contains(&&*name))) {
+        let half_done = OUTPUTS.iter().any(|output| {
+            let rest = name.strip_prefix('.').unwrap_or(&name).strip_prefix(output);
+            rest.is_some_and(|rest| rest.starts_with('.') && is_unfinished(rest))
+        });
+        if half_done || (anew && OUTPUTS.contains(&&*name)) {
             fs::remove_file(&path).map_err(fail("remove a file of"))?;
         }
     }
     Ok(())
+}
+
+/// Whether what follows a file's name says that it was being written: a process number and the like between dots.
+fn is_unfinished(rest: &str) -> bool {
+    let number = rest.strip_suffix(".tmp").or_else(|| rest.strip_suffix(".partial"));
+    number.is_some_and(|number| number.chars().all(|c| c.is_ascii_digit() || ".-".contains(c)))
 }
 
 /// One line an epoch.

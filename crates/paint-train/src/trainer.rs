@@ -41,6 +41,7 @@ pub struct Trainer {
 impl Trainer {
     /// Prepares to train all parameters of `model`.
     pub fn new(mut model: Box<dyn Backbone>, recipe: Recipe) -> Result<Self> {
+        recipe.check()?;
         let transformer = model.params().iter().any(|param| param.role() == Role::PosEmbed);
         if recipe.drop_path > 0.0 && !transformer {
             let name = &model.spec().name;

@@ -207,4 +207,26 @@ fn a_damaged_checkpoint_is_refused_by_name() {
     assert!(resume().contains("expected a training"), "{}", resume());
     text(r#""step":"3""#, r#""step":"x""#);
     assert!(resume().contains("\"step\" in the metadata"), "{}", resume());
+    text(r#""step":"3""#, r#""step":"9""#);
+    assert!(resume().contains("found 1 epochs and 9 steps"), "{}", resume());
+}
+
+#[test]
+fn files_of_others_are_neither_overwritten_nor_removed() {
+    let setup = Setup::new("vit", 1, vit);
+    let folder = tempfile::tempdir().unwrap();
+    let given = folder.path().join("model.safetensors");
+    fs::write(&given, "somebody's weights").unwrap();
+    for earlier in [Earlier::Keep, Earlier::Resume] {
+        let error = setup.run(folder.path(), earlier, |_| ()).unwrap_err();
+        assert!(matches!(error, Error::Earlier { .. }), "{error}");
+    }
+    assert_eq!(fs::read_to_string(&given).unwrap(), "somebody's weights");
+    fs::remove_file(&given).unwrap();
+    let notes = ["my-config.json.tmp", "old_log.jsonl.partial", "config.json.draft.tmp"];
+    for name in notes {
+        fs::write(folder.path().join(name), "notes").unwrap();
+    }
+    setup.run(folder.path(), Earlier::Keep, |_| ()).unwrap();
+    assert!(notes.iter().all(|name| folder.path().join(name).exists()));
 }

@@ -104,6 +104,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     process::set_threads(args.threads)?;
     let device = process::device(&args.device, &args.precision)?;
     let network = backbone::find(&args.backbone).map_err(|error| Usage(error.to_string()))?;
+    if let Some(weights) = args.weights.as_ref().filter(|weights| inside(weights, &args.out)) {
+        let why = format!("--out would overwrite {}: give another folder", weights.display());
+        return Err(Usage(why).into());
+    }
     let recipe = recipe(args, network)?;
     let dataset = open(&args.dataset, args.data.as_deref(), Split::Train)?;
     let start = Start {
@@ -118,6 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let identity = Identity {
         weights_sha256: sha256,
         dataset: args.dataset.clone(),
+        precision: args.precision.clone(),
         ..Identity::new(model.spec(), &recipe, &data, args.seed)
     };
     let mut trainer = Trainer::new(model, recipe)?;
@@ -165,12 +170,20 @@ fn recipe(args: &Args, network: &BackboneEntry) -> Result<Recipe> {
     Ok(Recipe::from_toml(&draft.text()?)?)
 }
 
+/// Whether a file lies in a folder, by whatever names both go.
+fn inside(file: &Path, folder: &Path) -> bool {
+    let place = |path: &Path| path.canonicalize().ok();
+    place(file)
+        .and_then(|file| file.parent().map(Path::to_owned))
+        .is_some_and(|parent| place(folder).is_some_and(|folder| folder == parent))
+}
+
 fn open(name: &str, path: Option<&Path>, split: Split) -> Result<Box<dyn Dataset>> {
     let row = entry(name).map_err(|error| Usage(error.to_string()))?;
     Ok((row.open)(path.unwrap_or(Path::new("")), &Options { split, ..Options::default() })?)
 }
 
-/// Those that were named, or the test images of the dataset; none of a dataset whose only images are trained on.
+/// Those that were named, or the test images of the dataset, without any image that is trained on.
 fn test_images(
     args: &Args,
     data: &LabelledImages,
@@ -182,12 +195,24 @@ fn test_images(
         None => (&args.dataset, &args.data),
     };
     let dataset = open(name, path.as_deref(), Split::Test)?;
-    let whole = LabelledImages::read(&*dataset, args.test_limit, input, device)?;
-    if args.test_dataset.is_none() && whole.fingerprint == data.fingerprint {
-        eprintln!("no test images: give --test-dataset and --test-data to see an accuracy");
-        return Ok(None);
+    if dataset.info().num_classes != data.num_classes {
+        let (expected, found) = (data.num_classes, dataset.info().num_classes);
+        let why = format!("test images: expected {expected} classes, found {found} in {name}");
+        return Err(Usage(why).into());
     }
-    Ok(Some(whole))
+    let trained = data.hashes.iter().copied().collect();
+    let test = LabelledImages::read_except(&*dataset, args.test_limit, input, device, &trained)?;
+    let asked = args.test_limit.unwrap_or(usize::MAX).min(dataset.len(0));
+    match test.as_ref().map_or(0, |test| test.labels.len()) {
+        0 => eprintln!(
+            "no test images but those trained on: give --test-dataset and --test-data to see an accuracy"
+        ),
+        left if left < asked => {
+            eprintln!("{} of {asked} test images are trained on and left out", asked - left);
+        }
+        _ => {}
+    }
+    Ok(test)
 }
 
 /// The name of each class, or none where a class has only its number.

@@ -187,10 +187,11 @@ impl<'a> Header<'a> {
                     (x, rest) = (x + count, &rest[literal.len()..]);
                 }
                 (count, value) => {
-                    for k in 0..usize::from(count) {
+                    let count = usize::from(count);
+                    for k in 0..count.min(self.width.saturating_sub(x)) {
                         put(x + k, y, entry(value, k));
                     }
-                    x += usize::from(count);
+                    x += count;
                 }
             }
         }

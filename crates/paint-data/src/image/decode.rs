@@ -26,8 +26,7 @@ pub const MAX_PIXELS: usize = 1 << 26;
 /// The largest image file read (256 MiB).
 const MAX_FILE: u64 = 1 << 28;
 
-/// The most pixels one byte of a file can stand for. JPEG: half a bit for each of the 64 pixels of a block, with room for
-/// subsampled planes; PNG: deflate's 1,032 to 1 at one bit a pixel; BMP: run lengths. A flat WebP has no such bound.
+/// A format, by its first bytes.
 #[derive(Debug, Clone, Copy)]
 enum Format {
     Jpeg,
@@ -47,6 +46,8 @@ impl Format {
         }
     }
 
+    /// The most pixels one byte of a file can stand for. JPEG: half a bit for each of the 64 pixels of a block, with room for
+    /// subsampled planes; PNG: deflate's 1,032 to 1 at one bit a pixel; BMP: run lengths. A flat WebP has no such bound.
     fn pixels_per_byte(self) -> usize {
         match self {
             Self::Jpeg | Self::Bmp => 1024,

@@ -1,7 +1,7 @@
 //! JPEG, to the bit as libjpeg-turbo decodes it, which is what Pillow and torchvision use.
 //!
 //! Baseline, extended sequential and progressive files with Huffman codes and 8 bits: the accurate integer transform,
-//! triangle filters for halved chroma, and libjpeg's fixed-point colours. Of the crates at hand `zune-jpeg` differed in 1.2 % of the
+//! triangle filters for halved chroma, and libjpeg's fixed-point colours. `zune-jpeg` differs in 1.2 % of the
 //! values of ImageNet crops, enough to change the class that a network predicts for three images of two thousand.
 //!
 //! [`markers`] cuts the file into segments; [`tables`] and [`frame`] hold what they define; [`scan`] walks over the blocks,
