@@ -49,7 +49,7 @@ fn what_is_not_read_is_refused_with_the_reason() {
         ("refused_no_end.jpg", "the end of the data"),
         ("refused_no_steps.jpg", "no quantisation table"),
         ("refused_scans_missing.jpg", "no scan for a component"),
-        ("refused_too_many_scans.jpg", "more than 256 scans"),
+        ("refused_too_many_scans.jpg", "more than 100 scans"),
         ("refused_twelve_bits.jpg", "other than 8 bits"),
         ("refused_two_components.jpg", "number of components"),
         ("refused_two_frames.jpg", "second frame"),

@@ -41,8 +41,8 @@ use self::{
 use super::Image;
 use crate::{Error, Result};
 
-/// The most scans of a file: a scan of a few bytes can pass over the whole image.
-const MAX_SCANS: usize = 256;
+/// The most scans of a file: a scan of a few bytes can pass over the whole image, and real files have a dozen.
+const MAX_SCANS: usize = 100;
 
 /// Decodes a JPEG; `check` sees width and height before anything is allocated for them.
 pub(super) fn decode(
