@@ -28,7 +28,7 @@ const BATCH_SIZE: usize = 50;
 /// The rows of `METHODS` that run side by side, with their settings. PAINT's were chosen for the embedded model on the
 /// four held-out corruptions (RESULTS.md).
 const METHODS: [(&str, &str); 2] =
-    [("source", ""), ("paint", "preset = \"paper_adam\"\nlr_blocks = 2e-4\neta = 0.5")];
+    [("source", ""), ("paint", "preset = \"paper_adam\"\nlr_blocks = 2e-4\neta = 0.4")];
 
 /// Stream fifteen corruptions of CIFAR-10 through Source and PAINT, side by side, from embedded data
 #[derive(Debug, clap::Args)]
