@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from turns import Worker
+
 WORKER = Path(__file__).with_name("paint_step_torch.py")
 BATCH = {"vit_tiny_patch4_32": 50, "vit_base_patch16_224": 8}
 OURS = {"cpu": "cpu", "cuda": "cuda:0"}
@@ -32,40 +34,11 @@ def environment(threads):
     return os.environ | {n: str(threads) for n in names}
 
 
-class Torch:
-    """A PyTorch process that waits for its turn; None is measured where it cannot start."""
-
-    def __init__(self, args, backbone, batch, threads, mode):
-        command = [sys.executable, str(WORKER), "time", "--backbone", backbone, "--batch", str(batch)]
-        command += ["--threads", str(threads), "--repeat", str(args.repeat), "--mode", mode, "--device", args.device]
-        command += ["--precision", args.precision]
-        self.log = tempfile.TemporaryFile("w+")
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self.log, text=True, env=environment(threads)
-        )
-        self.samples = []
-        self.imported = 0
-        ready = self.process.stdout.readline()
-        self.alive = bool(ready)
-        if ready:
-            self.imported = json.loads(ready)["imported_bytes"]
-        else:
-            self.process.wait()
-            self.log.seek(0)
-            reason = (self.log.read().strip().splitlines() or ["no message"])[-1]
-            note(f"skipped: PyTorch {mode} of {backbone} with {threads} threads did not start: {reason}")
-
-    def turn(self):
-        if self.alive:
-            self.process.stdin.write("go\n")
-            self.process.stdin.flush()
-            self.samples.append(json.loads(self.process.stdout.readline()))
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.log.close()
+def torch_worker(args, backbone, batch, threads, mode):
+    flags = ["time", "--backbone", backbone, "--batch", batch, "--threads", threads, "--repeat", args.repeat, "--mode", mode]
+    flags += ["--device", args.device, "--precision", args.precision]
+    name = f"PyTorch {mode} of {backbone} with {threads} threads"
+    return Worker(name, WORKER, *flags, env=environment(threads))
 
 
 def run_paint(args, backbone, batch, threads):
@@ -114,7 +87,7 @@ def warn_if_busy():
 
 def compare_speed(args, backbone, batch, threads):
     """Rounds of ours, eager, compiled, ours, ..."""
-    workers = {mode: Torch(args, backbone, batch, threads, mode) for mode in args.modes.split(",")}
+    workers = {mode: torch_worker(args, backbone, batch, threads, mode) for mode in args.modes.split(",")}
     ours = []
     for r in range(args.rounds):
         if args.paint:
@@ -128,12 +101,12 @@ def compare_speed(args, backbone, batch, threads):
     label = f"{backbone} x{batch}, {threads} thr"
     for mode, worker in workers.items():
         if worker.samples:
-            extra = f"{worker.imported / MIB:.0f} MiB of it after imports"
+            extra = f"{worker.ready['imported_bytes'] / MIB:.0f} MiB of it after imports"
             print(row(f"{label}: PyTorch {mode}", worker.samples, eager if mode != "eager" else [], extra))
     if ours:
         extra = f"{median(ours, 'matmul_peak_fraction'):.2f} of matmul peak"
         if eager and args.device == "cpu":
-            beyond = max(s["peak_memory_bytes"] for s in eager) - workers["eager"].imported
+            beyond = max(s["peak_memory_bytes"] for s in eager) - workers["eager"].ready["imported_bytes"]
             extra += f"; {max(s['peak_memory_bytes'] for s in ours) / beyond:.2f} of eager's memory less its imports"
         print(row(f"{label}: paint", ours, eager, extra))
     sys.stdout.flush()

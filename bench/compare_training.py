@@ -13,8 +13,9 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+from turns import Worker
 
 WORKER = Path(__file__).with_name("training_torch.py")
 NAMES = {"eager": "PyTorch, eager", "compile": "PyTorch, torch.compile", "graphs": "PyTorch, torch.compile with CUDA graphs"}
@@ -23,33 +24,9 @@ NAMES = {"eager": "PyTorch, eager", "compile": "PyTorch, torch.compile", "graphs
 COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3}
 
 
-class Torch:
-    """A PyTorch process that waits for its turn; nothing is measured where it cannot start."""
-
-    def __init__(self, args, mode):
-        command = [sys.executable, str(WORKER), "--mode", mode, "--device", args.device]
-        command += ["--precision", args.precision, "--batch", str(args.batch), "--steps", str(args.steps)]
-        command += ["--images", str(args.images)]
-        self.log, pipe = tempfile.TemporaryFile("w+"), subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.log, text=True)
-        self.samples = []
-        self.alive = bool(self.process.stdout.readline())
-        if not self.alive:
-            self.process.wait()
-            self.log.seek(0)
-            reason = (self.log.read().strip().splitlines() or ["no message"])[-1]
-            print(f"skipped: {NAMES[mode]} did not start: {reason}", file=sys.stderr, flush=True)
-
-    def turn(self):
-        if self.alive:
-            self.process.stdin.write("go\n")
-            self.process.stdin.flush()
-            self.samples.append(json.loads(self.process.stdout.readline()))
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.log.close()
+def torch_worker(args, mode):
+    flags = ["--mode", mode, "--device", args.device, "--precision", args.precision, "--batch", args.batch]
+    return Worker(NAMES[mode], WORKER, *flags, "--steps", args.steps, "--images", args.images)
 
 
 def ours(args):
@@ -77,7 +54,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--modes", default="eager,compile")
     args = parser.parse_args()
-    workers = {mode: Torch(args, mode) for mode in args.modes.split(",")}
+    workers = {mode: torch_worker(args, mode) for mode in args.modes.split(",")}
     mine = []
     for number in range(args.rounds):
         mine.append(ours(args))

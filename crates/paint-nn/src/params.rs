@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Index;
 use std::sync::Arc;
 
+use paint_rng::Fnv;
 use paint_tensor::{Gradients, Tensor};
 
 use crate::error::{Error, Result};
@@ -178,16 +179,14 @@ impl Params {
 
     /// A hash over names, shapes and every bit of what `choice` covers.
     pub fn fingerprint(&self, choice: &Trainable) -> Result<u64> {
-        // FNV-1a over 32-bit words.
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        let mut feed = |word: u32| hash = (hash ^ u64::from(word)).wrapping_mul(0x0100_0000_01b3);
+        let mut hash = Fnv::default();
         for id in self.select(choice) {
             let param = self.param(id);
-            param.name.bytes().for_each(|byte| feed(u32::from(byte)));
-            param.tensor.shape().iter().for_each(|&size| feed(size as u32));
-            param.tensor.to_vec()?.into_iter().for_each(|value| feed(value.to_bits()));
+            param.name.bytes().for_each(|byte| hash.feed(byte));
+            param.tensor.shape().iter().for_each(|&size| hash.feed(size as u32));
+            param.tensor.to_vec()?.into_iter().for_each(|value| hash.feed(value.to_bits()));
         }
-        Ok(hash)
+        Ok(hash.0)
     }
 }
 

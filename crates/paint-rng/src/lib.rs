@@ -21,20 +21,40 @@ pub struct Seed(pub u64);
 impl Seed {
     /// The generator for one `purpose` at one place of the run (`path`: domain, step, image index, ...).
     pub fn derive(self, purpose: &str, path: &[u64]) -> Rng {
-        // FNV-1a over the purpose and the path; SplitMix64 inside `seed_from_u64` spreads the bits.
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        let mut feed = |bytes: &[u8]| {
-            for &byte in bytes {
-                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        };
+        // SplitMix64 inside `seed_from_u64` spreads the bits.
+        let mut hash = Fnv::default();
+        let mut feed = |bytes: &[u8]| bytes.iter().for_each(|&byte| hash.feed(byte));
         feed(&self.0.to_le_bytes());
         feed(purpose.as_bytes());
         feed(&[0xff]);
         for part in path {
             feed(&part.to_le_bytes());
         }
-        Rng(Xoshiro256PlusPlus::seed_from_u64(hash))
+        Rng(Xoshiro256PlusPlus::seed_from_u64(hash.0))
+    }
+}
+
+/// FNV-1a, a word at a time: tells things apart that nobody made alike on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fnv(pub u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    /// Folds a word in.
+    pub fn feed(&mut self, word: impl Into<u64>) {
+        self.0 = (self.0 ^ word.into()).wrapping_mul(0x0100_0000_01b3);
+    }
+
+    /// The hash of these words.
+    pub fn of(words: impl Iterator<Item = u64>) -> u64 {
+        let mut hash = Self::default();
+        words.for_each(|word| hash.feed(word));
+        hash.0
     }
 }
 

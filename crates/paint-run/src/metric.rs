@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use paint_methods::PromptUse;
 use paint_nn::prompt::{Matching, Selection};
+use paint_rng::Fnv;
 use serde::{Deserialize, Serialize};
 
 use crate::probe::Glance;
@@ -105,9 +106,9 @@ impl Meter {
 
     /// Folds the logits of one batch into the hash.
     pub(crate) fn hash_logits(&mut self, logits: &[f32]) {
-        for byte in logits.iter().flat_map(|logit| logit.to_bits().to_le_bytes()) {
-            self.logits_hash = (self.logits_hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        let mut hash = Fnv(self.logits_hash);
+        logits.iter().flat_map(|logit| logit.to_bits().to_le_bytes()).for_each(|x| hash.feed(x));
+        self.logits_hash = hash.0;
     }
 
     /// The mean of the visits' accuracies in percent, as the field reports it: every visit counts the same.

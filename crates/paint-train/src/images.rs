@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use paint_data::image::{Filter, Preprocess};
 use paint_data::{Dataset, Image};
+use paint_rng::Fnv;
 use paint_tensor::{Device, Images};
 
 use crate::error::{Error, Result};
@@ -83,7 +84,7 @@ impl LabelledImages {
             }
             index += 1;
             let image = if fits { sample.image } else { fitted(sample.image, input)? };
-            let hash = hash(image.pixels().iter().map(|&byte| u64::from(byte)));
+            let hash = Fnv::of(image.pixels().iter().map(|&byte| u64::from(byte)));
             if known.contains(&hash) {
                 continue;
             }
@@ -96,7 +97,7 @@ impl LabelledImages {
         }
         let size = if fits { first } else { input };
         let numbers = size.iter().chain(&labels).map(|&number| number as u64);
-        let fingerprint = hash(bytes.iter().map(|&byte| u64::from(byte)).chain(numbers));
+        let fingerprint = Fnv::of(numbers.chain(hashes.iter().copied()));
         let images = Images::new(&bytes, size, device)?;
         Ok(Some(Self { images, labels, num_classes, fingerprint, hashes }))
     }
@@ -117,11 +118,6 @@ fn planes(image: &Image, out: &mut Vec<u8>) {
     for channel in 0..3 {
         out.extend(image.pixels().iter().skip(channel).step_by(3));
     }
-}
-
-/// FNV-1a.
-fn hash(words: impl Iterator<Item = u64>) -> u64 {
-    words.fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

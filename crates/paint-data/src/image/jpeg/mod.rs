@@ -1,8 +1,8 @@
 //! JPEG, to the bit as libjpeg-turbo decodes it, which is what Pillow and torchvision use.
 //!
 //! Baseline, extended sequential and progressive files with Huffman codes and 8 bits: the accurate integer transform,
-//! triangle filters for halved chroma, and libjpeg's fixed-point colours. `zune-jpeg` differs in 1.2 % of the
-//! values of ImageNet crops, enough to change the class that a network predicts for three images of two thousand.
+//! triangle filters for halved chroma, and libjpeg's fixed-point colours. The pixels of `zune-jpeg` differ
+//! enough to change the class that a network predicts for three ImageNet crops of two thousand.
 //!
 //! [`markers`] cuts the file into segments; [`tables`] and [`frame`] hold what they define; [`scan`] walks over the blocks,
 //! which [`sequential`] and [`progressive`] decode from [`bits`] and [`huffman`] codes; [`transform`] makes samples of

@@ -19,6 +19,7 @@ mod parallel;
 mod peak;
 mod pool;
 mod portable;
+mod product;
 #[cfg(test)]
 mod reference;
 mod rowwise;
@@ -31,12 +32,11 @@ mod training;
 
 use std::sync::{Arc, OnceLock};
 
-use self::finish::Finish;
-use self::gemm::{Kernel, Operand, Size};
+use self::gemm::Kernel;
 use self::storage::{build, build2, host, into_slab};
 use super::{
-    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Epilogue, Gemm,
-    HeadRows, Matrix, Precision, Storage, Unary, Window,
+    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Gemm, HeadRows,
+    Precision, Storage, Unary, Window,
 };
 use crate::op::distort::{Distortion, Noise};
 use crate::shape::elem_count;
@@ -70,23 +70,6 @@ pub(crate) fn backend() -> Arc<dyn Backend> {
 
 struct Cpu {
     kernel: Kernel,
-}
-
-fn operand(matrix: Matrix, batch: usize) -> Operand {
-    let skip = batch * matrix.batch;
-    Operand { data: &host(matrix.storage)[skip..], row: matrix.row, col: matrix.col }
-}
-
-fn finish(epilogue: Epilogue) -> Finish {
-    match epilogue {
-        Epilogue::None => Finish::None,
-        Epilogue::Bias(bias) => Finish::Bias(host(bias)),
-        Epilogue::Gelu { bias, .. } => Finish::Gelu { bias: bias.map(host) },
-        Epilogue::GeluGradient(slope) => Finish::Times(host(slope)),
-        Epilogue::Residual { bias, residual } => {
-            Finish::Residual { bias: bias.map(host), residual: host(residual) }
-        }
-    }
 }
 
 impl Cpu {
@@ -131,25 +114,7 @@ impl Backend for Cpu {
     }
 
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
-        let Gemm { batches, m, n, k, .. } = *gemm;
-        let size = Size { m, n, k };
-        let slope_len =
-            if matches!(gemm.epilogue, Epilogue::Gelu { slope: true, .. }) { m * n } else { 0 };
-        let (out, slope) = build2([batches * m * n, slope_len], |out, slope| {
-            if batches == 1 {
-                let operands = (operand(gemm.a, 0), operand(gemm.b, 0));
-                gemm::parallel(self.kernel, size, operands, finish(gemm.epilogue), out, slope);
-            } else {
-                parallel::for_rows(out, m * n, |first, out| {
-                    for (batch, out) in out.chunks_exact_mut(m * n).enumerate() {
-                        let operands =
-                            (operand(gemm.a, first + batch), operand(gemm.b, first + batch));
-                        gemm::serial(self.kernel, size, operands, out, n);
-                    }
-                });
-            }
-        });
-        Ok((out, (slope_len > 0).then_some(slope)))
+        Ok(product::product(self.kernel, gemm))
     }
 
     fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)> {

@@ -121,19 +121,4 @@ impl Cuda {
         self.each(&name, a.len().div_ceil(4), &[Arg::F32(w), x, y, z], a.len())?;
         Ok(Storage::Cuda(out))
     }
-
-    /// `value`, with the elements of `source` at `places`.
-    pub(super) fn restored(
-        &self,
-        value: &Buffer,
-        source: &Buffer,
-        places: &[usize],
-    ) -> Result<Storage> {
-        let out = self.take_f32(value.len())?;
-        self.copy_rows((value, 0, value.len()), (&out, 0, value.len()), [1, value.len()])?;
-        let index = self.indices(places)?;
-        let [from, at, to] = [source, &index, &out].map(|x| Arg::Address(x.address()));
-        self.each("restore", places.len(), &[from, at, to], places.len())?;
-        Ok(Storage::Cuda(out))
-    }
 }

@@ -11,11 +11,11 @@ use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
-use cudarc::driver::result::{DriverError, event};
-use cudarc::driver::sys::{CUevent_flags, CUstream};
+use cudarc::driver::sys::CUstream;
 use rustc_hash::FxHashMap;
 
 use super::buffer::Kind;
+use super::lt::{arrange, describe, elapsed, prefer};
 use crate::{Error, Result};
 
 /// Bytes of scratch memory for the library: what NVIDIA advises for Hopper.
@@ -327,75 +327,5 @@ fn epilogue(problem: &Problem) -> sys::cublasLtEpilogue_t {
         (Activation::GeluAndArgument, false) => Epilogue::CUBLASLT_EPILOGUE_GELU_AUX,
         (Activation::GeluAndArgument, true) => Epilogue::CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
         (Activation::GeluGradient, _) => Epilogue::CUBLASLT_EPILOGUE_DGELU,
-    }
-}
-
-/// Milliseconds that the GPU takes for what `work` queues.
-fn elapsed(
-    stream: CUstream,
-    work: impl FnOnce() -> std::result::Result<(), result::CublasError>,
-) -> std::result::Result<f32, result::CublasError> {
-    let execution =
-        |_: DriverError| result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_EXECUTION_FAILED);
-    let event = || event::create(CUevent_flags::CU_EVENT_DEFAULT).map_err(execution);
-    let (start, end) = (event()?, event()?);
-    // SAFETY: both events were made above and the stream lives as long as the backend.
-    unsafe {
-        event::record(start, stream).map_err(execution)?;
-        work()?;
-        event::record(end, stream).map_err(execution)?;
-        event::synchronize(end).map_err(execution)?;
-        let time = event::elapsed(start, end).map_err(execution)?;
-        event::destroy(start).map_err(execution)?;
-        event::destroy(end).map_err(execution)?;
-        Ok(time)
-    }
-}
-
-fn describe<T>(
-    description: sys::cublasLtMatmulDesc_t,
-    attribute: sys::cublasLtMatmulDescAttributes_t,
-    value: &T,
-) -> std::result::Result<(), result::CublasError> {
-    // SAFETY: the attribute's value is a plain number of this size.
-    unsafe {
-        result::set_matmul_desc_attribute(
-            description,
-            attribute,
-            ptr::from_ref(value).cast(),
-            size_of::<T>(),
-        )
-    }
-}
-
-fn arrange<T>(
-    layout: sys::cublasLtMatrixLayout_t,
-    attribute: sys::cublasLtMatrixLayoutAttribute_t,
-    value: &T,
-) -> std::result::Result<(), result::CublasError> {
-    // SAFETY: the attribute's value is a plain number of this size.
-    unsafe {
-        result::set_matrix_layout_attribute(
-            layout,
-            attribute,
-            ptr::from_ref(value).cast(),
-            size_of::<T>(),
-        )
-    }
-}
-
-fn prefer<T>(
-    preference: sys::cublasLtMatmulPreference_t,
-    attribute: sys::cublasLtMatmulPreferenceAttributes_t,
-    value: &T,
-) -> std::result::Result<(), result::CublasError> {
-    // SAFETY: the attribute's value is a plain number of this size.
-    unsafe {
-        result::set_matmul_pref_attribute(
-            preference,
-            attribute,
-            ptr::from_ref(value).cast(),
-            size_of::<T>(),
-        )
     }
 }

@@ -14,9 +14,12 @@ mod distort;
 mod driver;
 mod elements;
 mod gemm;
+mod lt;
 mod matmul;
 mod open;
 mod peak;
+mod pick;
+mod pool;
 mod rows;
 mod staging;
 mod training;
@@ -26,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use self::arena::Arena;
-use self::axes::{axes, window_arg};
+use self::axes::axes;
 use self::buffer::Kind;
 use self::driver::{Arg, Gpu, Kernels};
 use self::matmul::Products;
@@ -238,12 +241,7 @@ impl Backend for Cuda {
     }
 
     fn max_pool(&self, window: &Window, x: &Storage) -> Result<(Storage, Storage)> {
-        let x = self.widened(x)?;
-        let len = x.len() / window.input_len() * window.output_len();
-        let (out, place) = (self.take_f32(len)?, self.take_f32(len)?);
-        let [x, to, at] = [&x, &out, &place].map(|x| Arg::Address(x.address()));
-        self.each("max_pool", len, &[window_arg(window), x, to, at], len)?;
-        Ok((Storage::Cuda(out), Storage::Cuda(place)))
+        self.pool_max(window, &self.widened(x)?)
     }
 
     fn max_pool_backward(
@@ -252,21 +250,15 @@ impl Backend for Cuda {
         place: &Storage,
         grad: &Storage,
     ) -> Result<Storage> {
-        let (place, grad) = (self.widened(place)?, self.widened(grad)?);
-        let len = grad.len() / window.output_len() * window.input_len();
-        self.map("max_pool_backward", &[window_arg(window)], &[&place, &grad], len)
+        self.unpool_max(window, &self.widened(place)?, &self.widened(grad)?)
     }
 
     fn avg_pool(&self, window: &Window, x: &Storage) -> Result<Storage> {
-        let x = self.widened(x)?;
-        let len = x.len() / window.input_len() * window.output_len();
-        self.map("avg_pool", &[window_arg(window)], &[&x], len)
+        self.pool_mean(window, &self.widened(x)?)
     }
 
     fn avg_pool_backward(&self, window: &Window, grad: &Storage) -> Result<Storage> {
-        let grad = self.widened(grad)?;
-        let len = grad.len() / window.output_len() * window.input_len();
-        self.map("avg_pool_backward", &[window_arg(window)], &[&grad], len)
+        self.unpool_mean(window, &self.widened(grad)?)
     }
 
     fn softmax(&self, x: &Storage, d: usize) -> Result<Storage> {
@@ -388,11 +380,7 @@ impl Backend for Cuda {
     }
 
     fn gather(&self, x: &Storage, indices: &[usize], width: usize) -> Result<Storage> {
-        let (x, at, out) =
-            (self.widened(x)?, self.indices(indices)?, self.take_f32(indices.len() * width)?);
-        let [x, at, to] = [&x, &at, &out].map(|x| Arg::Address(x.address()));
-        self.each("gather", out.len(), &[x, at, to, Arg::I32(width as i32)], out.len())?;
-        Ok(Storage::Cuda(out))
+        self.gathered(&self.widened(x)?, indices, width)
     }
 
     fn scatter_add(
@@ -402,10 +390,6 @@ impl Backend for Cuda {
         width: usize,
         len: usize,
     ) -> Result<Storage> {
-        let (x, at, out) = (self.widened(x)?, self.indices(indices)?, self.take_f32(len)?);
-        let [x, at, to] = [&x, &at, &out].map(|x| Arg::Address(x.address()));
-        let sizes = [Arg::I32(indices.len() as i32), Arg::I32(width as i32)];
-        self.each("scatter_add", len, &[x, at, to, sizes[0], sizes[1]], len)?;
-        Ok(Storage::Cuda(out))
+        self.scattered(&self.widened(x)?, indices, [width, len])
     }
 }

@@ -81,8 +81,16 @@ impl Cuda {
             ("rowwise", include_str!("kernels/rowwise.cu"), rows::ROWWISE),
             ("layout", include_str!("kernels/layout.cu"), LAYOUT),
             ("planes", include_str!("kernels/planes.cu"), &[]),
-            ("distort", include_str!("kernels/distort.cu"), &[]),
-            ("training", include_str!("kernels/training.cu"), training::KERNELS),
+            (
+                "distort",
+                concat!(include_str!("kernels/colour.cuh"), include_str!("kernels/distort.cu")),
+                &[],
+            ),
+            (
+                "training",
+                concat!(include_str!("kernels/colour.cuh"), include_str!("kernels/training.cu")),
+                training::KERNELS,
+            ),
         ];
         let mut kernels = Kernels::default();
         let modules = std::thread::scope(|scope| {

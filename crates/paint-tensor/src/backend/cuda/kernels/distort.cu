@@ -12,15 +12,9 @@ struct Look {
     u32 seed_low, seed_high;
 };
 
-struct Rgb {
-    float r, g, b;
-};
-
-__device__ __forceinline__ float unit(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
 __device__ __forceinline__ float grey(Rgb p) { return 0.2989f * p.r + 0.587f * p.g + 0.114f * p.b; }
 __device__ __forceinline__ Rgb blend(Rgb p, float other, float f) {
-    float rest = (1.0f - f) * other;
-    return {unit(f * p.r + rest), unit(f * p.g + rest), unit(f * p.b + rest)};
+    return affine(p, f, (1.0f - f) * other);
 }
 __device__ __forceinline__ float power(float x, float f) { return unit(powf(fmaxf(x, 1e-8f), f)); }
 
@@ -45,7 +39,7 @@ __device__ Rgb turn_hue(Rgb p, float turn) {
 
 __device__ __forceinline__ Rgb recolor(Rgb p, int op, float f, float mean) {
     switch (op) {
-        case BRIGHTNESS: return {unit(f * p.r), unit(f * p.g), unit(f * p.b)};
+        case BRIGHTNESS: return affine(p, f, 0.0f);
         case CONTRAST: return blend(p, mean, f);
         case SATURATION: return blend(p, grey(p), f);
         case HUE: return turn_hue(p, f);
@@ -63,7 +57,6 @@ __device__ __forceinline__ Rgb recolored(const float *image, int pixels, int i, 
 
 // One block for each image of a look: up to the contrast, whose mean grey needs the whole image, and then the rest.
 extern "C" __global__ void distort_colors(const Look *looks, const float *images, float *out, int pixels) {
-    __shared__ float part[32];
     Look look = looks[blockIdx.y];
     const float *image = images + (i64)blockIdx.x * 3 * pixels;
     out += ((i64)blockIdx.y * gridDim.x + blockIdx.x) * 3 * pixels;
@@ -77,12 +70,7 @@ extern "C" __global__ void distort_colors(const Look *looks, const float *images
         out[pixels + i] = p.g;
         out[2 * pixels + i] = p.b;
     }
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
-    __syncthreads();
-    float total = 0.0f;
-    for (int i = 0; i < blockDim.x / 32; i++) total += part[i];
-    float mean = total / pixels;
+    float mean = block_sum(sum) / pixels;
     for (int i = threadIdx.x; i < pixels; i += blockDim.x) {
         Rgb p = recolored(out, pixels, i, look, contrast, 5, mean, false);
         out[i] = p.r;

@@ -37,16 +37,10 @@ extern "C" __global__ void sum_columns_bf16(const bf16 *x, float *out, int mid, 
 // [rows, d] -> [rows], one block each.
 template <class T>
 __device__ void sum_rows(const T *x, float *out, i64 d) {
-    __shared__ float part[32];
     float sum = 0.0f;
     for (i64 i = threadIdx.x; i < d; i += blockDim.x) sum += widen(x[blockIdx.x * d + i]);
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        sum = warp_sum(threadIdx.x < blockDim.x / 32 ? part[threadIdx.x] : 0.0f);
-        if (threadIdx.x == 0) out[blockIdx.x] = sum;
-    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
 extern "C" __global__ void sum_rows_f32(const float *x, float *out, i64 d) { sum_rows(x, out, d); }
 extern "C" __global__ void sum_rows_bf16(const bf16 *x, float *out, i64 d) { sum_rows(x, out, d); }

@@ -1,21 +1,10 @@
 // Channels and windows of images: batch norm's sums, pooling, and the matrix form of convolutions.
 
-// Mean and biased variance of channel blockIdx.x of [outer, channels, inner], in two passes.
-__device__ __forceinline__ float block_sum(float value) {
-    __shared__ float part[32];
-    value = warp_sum(value);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = value;
-    __syncthreads();
-    float total = 0.0f;
-    for (int warp = 0; warp < blockDim.x / 32; warp++) total += part[warp];
-    return total;
-}
-
 #define EACH_OF_CHANNEL(at)                                                                             \
     for (i64 i = threadIdx.x, at; i < (i64)outer * inner &&                                             \
          (at = ((i / inner) * channels + blockIdx.x) * inner + i % inner, true); i += blockDim.x)
 
+// Mean and biased variance of channel blockIdx.x of [outer, channels, inner], in two passes.
 extern "C" __global__ void channel_moments(const float *x, float *mean, float *variance, int outer, int channels,
                                            int inner) {
     float sum = 0.0f, squares = 0.0f, count = (float)outer * inner;

@@ -1,21 +1,5 @@
 // Training: batches made of stored images, one step of all parameters, residual branches scaled by sample.
 
-// The sum over a block of up to 1024 threads, in every thread.
-__device__ float block_sum(float x) {
-    __shared__ float part[32];
-    __shared__ float total;
-    x = warp_sum(x);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        x = warp_sum(threadIdx.x < blockDim.x / 32 ? part[threadIdx.x] : 0.0f);
-        if (threadIdx.x == 0) total = x;
-    }
-    __syncthreads();
-    return total;
-}
-
 // One look at one stored image, 11 words.
 struct View {
     u32 index;
@@ -38,15 +22,7 @@ struct Sizes {
     int stored_h, stored_w, h, w, reflect;
 };
 
-struct Rgb {
-    float r, g, b;
-};
-
-__device__ __forceinline__ float unit(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
 __device__ __forceinline__ float luma(Rgb x) { return 0.299f * x.r + 0.587f * x.g + 0.114f * x.b; }
-__device__ __forceinline__ Rgb affine(Rgb x, float scale, float shift) {
-    return {unit(scale * x.r + shift), unit(scale * x.g + shift), unit(scale * x.b + shift)};
-}
 __device__ __forceinline__ Rgb blend(Rgb a, Rgb b, float w) {
     return {(1.0f - w) * a.r + w * b.r, (1.0f - w) * a.g + w * b.g, (1.0f - w) * a.b + w * b.b};
 }

@@ -1,5 +1,5 @@
-// What every kernel file begins with: element types, conversions and sums over a warp. No header is included, so that
-// run-time compilation needs no toolkit on the machine.
+// What every kernel file begins with: element types, conversions and sums over a warp or a block. No header is included,
+// so that run-time compilation needs no toolkit on the machine.
 
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -45,4 +45,16 @@ __device__ __forceinline__ float warp_sum(float x) {
 __device__ __forceinline__ float warp_max(float x) {
     for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
     return x;
+}
+
+// The sum over a block of up to 1024 threads, in every thread.
+__device__ __forceinline__ float block_sum(float value) {
+    __shared__ float part[32];
+    value = warp_sum(value);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = value;
+    __syncthreads();
+    float total = 0.0f;
+    for (int warp = 0; warp < blockDim.x / 32; warp++) total += part[warp];
+    return total;
 }
