@@ -95,6 +95,13 @@ impl Gradients {
         self.0.get(&variable.link().as_ref()?.id)
     }
 
+    /// Notes the gradient of a variable, whoever computed it.
+    pub fn insert(&mut self, variable: &Tensor, gradient: Tensor) {
+        if let Some(node) = variable.link() {
+            self.0.insert(node.id, gradient);
+        }
+    }
+
     /// Adds the gradients of a second pass: two losses can be taken one after the other, and the activations of the
     /// first are gone before those of the second are made.
     pub fn accumulate(&mut self, other: Self) -> Result<()> {

@@ -61,6 +61,7 @@ mod adapt;
 mod choice;
 mod config;
 mod mixing;
+mod passes;
 
 pub use adapt::{Adaptation, Losses};
 pub use choice::{
@@ -70,11 +71,12 @@ pub use config::Config;
 
 use std::collections::BTreeSet;
 
-use paint_nn::backbone::{Backbone, Request};
+use paint_nn::backbone::Backbone;
 use paint_nn::params::Trainable;
 use paint_nn::prompt::{PromptMemory, Queries};
 use paint_tensor::Tensor;
 
+use self::passes::Routines;
 use super::{BuildArgs, Method, MethodEntry, PromptUse, SourceNeed, State, Step, table};
 use crate::draws::{Draws, Seeded};
 use crate::{Error, Result, images};
@@ -105,6 +107,7 @@ pub struct Paint {
     draws: Box<dyn Draws>,
     domain: Option<usize>,
     step: u64,
+    routines: Routines,
 }
 
 impl Paint {
@@ -123,7 +126,8 @@ impl Paint {
             &device.unwrap_or_else(paint_tensor::Device::cpu),
         )?;
         let (model, classes) = (source.duplicate(), args.classes.map(<[usize]>::to_vec));
-        Ok(Self { config, source, model, memory, classes, draws, domain: None, step: 0 })
+        let routines = Routines::default();
+        Ok(Self { config, source, model, memory, classes, draws, domain: None, step: 0, routines })
     }
 
     /// The settings in use.
@@ -139,25 +143,6 @@ impl Paint {
     /// The parameters of the model (not the prompts) that train.
     fn trained(&self) -> Trainable {
         Trainable::Any(vec![self.config.slow(), self.config.fast()])
-    }
-
-    /// `q_i` (step 1).
-    fn queries(&self, embedding: &Tensor) -> Result<Queries> {
-        let features = self.source.forward_embedded(embedding, &Request::default())?;
-        Ok(Queries::new(&features.pooled)?)
-    }
-
-    /// `[n, C]` logits of the adapting model with a prompt of the memory, or with none.
-    fn logits(&self, embedding: &Tensor, prompt: Option<u64>) -> Result<Tensor> {
-        let prompt = prompt.map(|id| self.memory.prompt(id)).transpose()?;
-        let request = Request {
-            prompt,
-            position: self.config.prompt_position,
-            pooling: self.config.pooling,
-            classes: self.classes.as_deref(),
-            ..Request::default()
-        };
-        Ok(self.model.forward_embedded(embedding, &request)?.logits)
     }
 
     /// The prompt for a batch among those held.
@@ -195,9 +180,8 @@ impl Method for Paint {
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
         images::check(images, self.source.spec())?;
-        let embedding = self.source.embed(images)?;
-        let prompt = self.find(&self.queries(&embedding)?)?;
-        self.logits(&embedding, prompt)
+        let (embedding, queries) = self.queries(images)?;
+        self.prediction(&embedding, self.find(&queries)?)
     }
 
     fn reset(&mut self) -> Result<()> {

@@ -49,6 +49,15 @@ impl Storage {
     }
 }
 
+/// A computation that a device can do again by itself.
+pub(crate) enum Recording {
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::Recorded),
+}
+
+/// What a computation does to the contents of its inputs; none where it needs the host.
+pub(crate) type Compute<'a> = &'a dyn Fn(Vec<Storage>) -> Option<Vec<Storage>>;
+
 /// Elementwise functions of one argument.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Unary {
@@ -94,6 +103,17 @@ pub(crate) trait Backend: Training + Send + Sync {
     }
     /// Measures the peak of that memory from now on.
     fn reset_peak(&self) {}
+    /// Records a computation for inputs of these sizes; none where it cannot be, or the device gains nothing by it.
+    fn record(&self, _inputs: &[&Storage], _compute: Compute<'_>) -> Result<Option<Recording>> {
+        Ok(None)
+    }
+    /// What a recorded computation gives for other inputs of the same sizes.
+    fn replay(&self, recording: &Recording, _inputs: &[&Storage]) -> Result<Vec<Storage>> {
+        match *recording {
+            #[cfg(feature = "cuda")]
+            Recording::Cuda(_) => unreachable!("a recording is replayed where it was made"),
+        }
+    }
     /// The elements as activations are kept in the chosen precision.
     fn compact(&self, x: &Storage) -> Result<Storage> {
         Ok(x.clone())

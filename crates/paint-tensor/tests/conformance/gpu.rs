@@ -1,6 +1,6 @@
 //! GPUs against the processor: every operation, and sizes that use every path of the kernels.
 
-use paint_tensor::{ColorOp, Device, Distortion, Error, Noise, Precision, Result, Tensor};
+use paint_tensor::{ColorOp, Device, Distortion, Error, Noise, Precision, Result, Routine, Tensor};
 
 use crate::cases::{CASES, Case, mlp, projected, values};
 
@@ -220,5 +220,53 @@ fn a_gpu_that_is_not_there_is_named() {
     for name in ["cuda:99", "cuda:x", "cudaa"] {
         let message = Device::from_name(name).unwrap_err().to_string();
         assert!(message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn a_routine_is_recorded_and_replays_the_bits_of_its_computation() {
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        let Some(device) = gpu(precision) else { return };
+        let tensor = |seed: usize, shape: &[usize]| {
+            Tensor::from_vec(values(shape.iter().product(), seed), shape, &device).unwrap()
+        };
+        let frozen = tensor(0, &[24, 16]);
+        // Gradients of a loss through a frozen and a given layer: `[x, w]` to `[y, dL/dw]`.
+        let compute = |given: &[Tensor]| -> Result<Vec<Tensor>> {
+            let w = given[1].variable();
+            let y = given[0].compact()?.linear(&frozen, None)?.linear(&w, None)?;
+            let loss = y.log_softmax()?.sum_all()?;
+            let gradients = loss.backward()?;
+            Ok(vec![y.detach(), gradients.get(&w).expect("w is used").clone()])
+        };
+        let routine = Routine::default();
+        for (step, rows) in [6, 6, 6, 6, 4, 6, 6, 4, 4, 4, 4].into_iter().enumerate() {
+            let (x, w) = (tensor(step, &[rows, 16]), tensor(step + 50, &[10, 24]));
+            let given = routine.run(&[&x, &w], compute).unwrap();
+            for (given, expected) in given.iter().zip(compute(&[x, w]).unwrap()) {
+                assert_eq!(given.shape(), expected.shape());
+                assert_eq!(given.to_vec().unwrap(), expected.to_vec().unwrap(), "call {step}");
+            }
+            assert_eq!(
+                routine.is_recorded(),
+                matches!(step, 2 | 3 | 5 | 6 | 9 | 10),
+                "call {step}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_routine_that_needs_the_host_is_done_every_time() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    let routine = Routine::default();
+    for step in 0..5 {
+        let x = Tensor::full([3], step as f32, &device).unwrap();
+        let compute = |given: &[Tensor]| -> Result<Vec<Tensor>> {
+            let host = given[0].to_vec()?;
+            Ok(vec![Tensor::from_vec(host, [3], given[0].device())?])
+        };
+        assert_eq!(routine.run(&[&x], compute).unwrap()[0].to_vec().unwrap(), [step as f32; 3]);
+        assert!(!routine.is_recorded());
     }
 }

@@ -65,8 +65,7 @@ impl Paint {
 
     fn tune(&mut self, images: &Tensor) -> Result<Adaptation> {
         // 1. Queries.
-        let embedding = self.source.embed(images)?; // [B, N, D]
-        let queries = self.queries(&embedding)?;
+        let (embedding, queries) = self.queries(images)?;
         let b = queries.len();
         // 2. Prompt allocation.
         let mut selections = Vec::new();
@@ -74,12 +73,9 @@ impl Paint {
         let trained = self.trained();
         self.model.params_mut().track(&trained);
         self.memory.prompts_mut().track(&Trainable::Prompt);
-        // 3. Prediction and pseudo labels.
-        let z = self.logits(&embedding, prompt)?;
-        let before = z.detach();
+        // 3 and 4. Prediction, pseudo labels, L_mi.
+        let (before, mut losses, mut gradients) = self.mutual_information(&embedding, prompt)?;
         let pseudo = PseudoLabels::read(&before, &self.config)?;
-        // 4. L_mi.
-        let (mut losses, mut gradients) = self.mutual_information(z)?;
         // 5. L_ic.
         if self.config.redundant_forward {
             self.revisit(&queries, b, prompt, &mut selections)?;
@@ -90,7 +86,8 @@ impl Paint {
             if !pseudo.confident.is_empty() {
                 let mix = Mix::draw(&pseudo, self.draws.as_ref(), self.step, self.config.alpha);
                 let x = self.mixed_embedding(&pseudo.confident, &mix, images, &embedding)?;
-                let z = self.logits(&x, prompt)?;
+                let prompt = prompt.map(|id| self.memory.prompt(id)).transpose()?;
+                let z = self.logits(self.model.as_ref(), &x, prompt)?;
                 mixed = Some(z.detach());
                 gradients.accumulate(self.consistency(&mix, z, b, &mut losses)?)?;
             }
@@ -108,7 +105,7 @@ impl Paint {
             Retrieval::OncePerBatch => prompt,
             Retrieval::EveryForward => self.allocate(&queries, b, &mut selections)?,
         };
-        let logits = self.logits(&embedding, prompt)?;
+        let logits = self.prediction(&embedding, prompt)?;
         for value in logits.to_vec()? {
             self.finite("a logit after the update", value)?;
         }
@@ -172,29 +169,6 @@ impl Paint {
         Ok(())
     }
 
-    /// `L_mi` of the logits `[B, C]` and its gradients; takes the logits so that their activations end here.
-    fn mutual_information(&self, z: Tensor) -> Result<(Losses, Gradients)> {
-        let (w_entropy, w_diversity) =
-            (self.config.entropy_weight as f32, self.config.diversity_weight as f32);
-        let (entropy, diversity) = match self.config.loss {
-            LossForm::Shannon => (loss::mean_entropy(&z)?, loss::marginal_entropy(&z)?),
-            LossForm::DoubleSoftmax => {
-                (loss::double_softmax_entropy(&z)?, loss::double_softmax_diversity(&z)?)
-            }
-        };
-        let alone = z.shape()[0] == 1 && w_entropy == w_diversity;
-        drop(z);
-        let total = entropy.scale(w_entropy)?.sub(&diversity.scale(w_diversity)?)?;
-        let losses = Losses {
-            entropy: self.finite("the mean entropy", entropy.item()?)?,
-            diversity: self.finite("the entropy of the mean", diversity.item()?)?,
-            consistency: None,
-            total: total.item()?,
-        };
-        let nothing = alone || (w_entropy == 0.0 && w_diversity == 0.0);
-        Ok((losses, if nothing { Gradients::default() } else { total.backward()? }))
-    }
-
     /// The gradients of `β L_ic` for the logits `[|S|, C]` of the mixed samples of a batch of `b`.
     fn consistency(
         &self,
@@ -236,7 +210,7 @@ impl Paint {
         Ok(())
     }
 
-    fn finite(&self, what: &'static str, value: f32) -> Result<f32> {
+    pub(super) fn finite(&self, what: &'static str, value: f32) -> Result<f32> {
         if value.is_finite() {
             return Ok(value);
         }

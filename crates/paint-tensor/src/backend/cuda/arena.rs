@@ -26,6 +26,10 @@ struct Pieces {
     /// Given back and not yet joined: lengths in order, with the addresses of each.
     shelves: Vec<(usize, Vec<u64>)>,
     memory: Memory,
+    /// The first address behind all that was ever handed out.
+    end: u64,
+    /// Whether pieces are joined at once: slower, and takes the least memory.
+    tight: bool,
 }
 
 impl Pieces {
@@ -36,11 +40,15 @@ impl Pieces {
         })?;
         self.memory.used += bytes;
         self.memory.peak = self.memory.peak.max(self.memory.used);
+        self.end = self.end.max(address + bytes as u64);
         Some(address)
     }
 
     fn give(&mut self, address: u64, bytes: usize) {
         self.memory.used -= bytes;
+        if self.tight {
+            return self.join(address, bytes);
+        }
         match self.shelves.binary_search_by_key(&bytes, |shelf| shelf.0) {
             Ok(place) => self.shelves[place].1.push(address),
             Err(place) => self.shelves.insert(place, (bytes, vec![address])),
@@ -100,19 +108,44 @@ impl Pieces {
     }
 }
 
-/// The memory of one GPU.
+/// The memory of one GPU, or a range of it.
 pub(super) struct Arena {
     gpu: Arc<Gpu>,
     pieces: Mutex<Pieces>,
+    grows: bool,
 }
 
 impl Arena {
     pub(super) fn new(gpu: Arc<Gpu>) -> Arc<Self> {
-        Arc::new(Self { gpu, pieces: Mutex::default() })
+        Arc::new(Self { gpu, pieces: Mutex::default(), grows: true })
+    }
+
+    /// The addresses from `start` on, and no others.
+    pub(super) fn over(gpu: Arc<Gpu>, start: u64, bytes: usize) -> Arc<Self> {
+        let mut pieces = Pieces { tight: true, ..Pieces::default() };
+        pieces.insert(start, bytes);
+        Arc::new(Self { gpu, pieces: Mutex::new(pieces), grows: false })
+    }
+
+    /// How many bytes from the start of a range have ever been handed out.
+    pub(super) fn extent(&self, start: u64) -> usize {
+        (self.pieces().end - start) as usize
     }
 
     fn pieces(&self) -> MutexGuard<'_, Pieces> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address and length of new memory with room for `bytes`; none where there is no more.
+    fn segment(&self, bytes: usize) -> Result<Option<(u64, usize)>> {
+        if !self.grows {
+            return Ok(None);
+        }
+        let length = bytes.next_multiple_of(SEGMENT);
+        Ok(match self.gpu.allocate(length)? {
+            None if length > bytes => self.gpu.allocate(bytes)?.map(|at| (at, bytes)),
+            found => found.map(|at| (at, length)),
+        })
     }
 
     /// A block of at least `bytes`.
@@ -123,12 +156,7 @@ impl Arena {
         let address = if let Some(address) = pieces.take(bytes) {
             address
         } else {
-            let length = bytes.next_multiple_of(SEGMENT);
-            let found = match self.gpu.allocate(length)? {
-                None if length > bytes => self.gpu.allocate(bytes)?.map(|at| (at, bytes)),
-                found => found.map(|at| (at, length)),
-            };
-            let Some((address, length)) = found else {
+            let Some((address, length)) = self.segment(bytes)? else {
                 return Err(Error::OutOfMemory {
                     wanted: bytes,
                     used: pieces.memory.used,
@@ -142,6 +170,10 @@ impl Arena {
         };
         drop(pieces);
         Ok(Block { address, bytes, wanted, arena: Arc::clone(self), half: OnceLock::new() })
+    }
+
+    pub(super) fn holds(self: &Arc<Self>, block: &Block) -> bool {
+        Arc::ptr_eq(self, &block.arena)
     }
 
     pub(super) fn memory(&self) -> Memory {
@@ -192,6 +224,18 @@ mod tests {
         assert_eq!(pieces.take(4096), Some(4096), "one piece again");
         pieces.give(4096, 4096);
         assert_eq!((pieces.memory.used, pieces.memory.peak), (0, 4096));
+    }
+
+    #[test]
+    fn a_tight_range_hands_out_what_was_given_back_before_anything_new() {
+        let mut pieces = Pieces { tight: true, ..Pieces::default() };
+        pieces.insert(4096, 1 << 20);
+        let [a, b] = [1024, 512].map(|bytes| pieces.take(bytes).unwrap());
+        pieces.give(a, 1024);
+        assert_eq!(pieces.take(512), Some(a), "the smallest piece that fits");
+        pieces.give(a, 512);
+        pieces.give(b, 512);
+        assert_eq!((pieces.take(1536), pieces.end), (Some(a), 4096 + 1536));
     }
 
     #[test]

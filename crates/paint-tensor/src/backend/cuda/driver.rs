@@ -11,6 +11,7 @@ use std::ptr;
 use cudarc::driver::{result, sys};
 use rustc_hash::FxHashMap;
 
+use super::record;
 use super::staging::Staging;
 use crate::{Error, Result};
 
@@ -181,8 +182,9 @@ impl Gpu {
         Ok(gpu)
     }
 
+    /// Where work goes: onto the stream, or into what this thread records.
     pub(super) fn stream(&self) -> sys::CUstream {
-        self.stream
+        record::stream(self).unwrap_or(self.stream)
     }
 
     /// Makes the context current on this thread. Nothing else in the process changes it.
@@ -201,6 +203,7 @@ impl Gpu {
     /// Waits until all work is done.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.enter()?;
+        record::refuse(self, "waiting for the GPU")?;
         // SAFETY: the stream belongs to `self`.
         unsafe { result::stream::synchronize(self.stream) }.map_err(failed("waiting for the GPU"))
     }
@@ -256,7 +259,7 @@ impl Gpu {
                 (x, y, z),
                 (wide, high, 1),
                 grid.shared,
-                self.stream,
+                self.stream(),
                 &mut pointers,
             )
         }
@@ -266,12 +269,14 @@ impl Gpu {
     /// Queues a copy to the GPU. `data` has been read when this returns.
     pub(super) fn copy_in(&self, address: u64, data: &[f32]) -> Result<()> {
         self.enter()?;
+        record::refuse(self, "copying to the GPU")?;
         self.staging.copy(self.stream, address, data)
     }
 
     /// Copies from the GPU after all earlier work.
     pub(super) fn copy_out(&self, address: u64, data: &mut [f32]) -> Result<()> {
         self.enter()?;
+        record::refuse(self, "copying from the GPU")?;
         // SAFETY: `address` holds as many elements as `data`, which outlives the wait below.
         unsafe { result::memcpy_dtoh_async(data, address, self.stream) }
             .map_err(failed("copying from the GPU"))?;

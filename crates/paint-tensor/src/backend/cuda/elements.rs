@@ -2,7 +2,7 @@
 
 use super::buffer::{Buffer, Kind};
 use super::driver::{Arg, Grid};
-use super::{Cuda, on_gpu};
+use super::{Cuda, on_gpu, record};
 use crate::backend::{Storage, Unary};
 use crate::{Error, Result};
 
@@ -18,7 +18,9 @@ const LONG: usize = 1 << 14;
 
 impl Cuda {
     pub(super) fn take(&self, len: usize, kind: Kind) -> Result<Buffer> {
-        Ok(Buffer::new(self.arena.take(len * kind.bytes())?, len, kind))
+        let recording = record::arena(&self.gpu);
+        let arena = recording.as_ref().unwrap_or(&self.arena);
+        Ok(Buffer::new(arena.take(len * kind.bytes())?, len, kind))
     }
 
     pub(super) fn take_f32(&self, len: usize) -> Result<Buffer> {
@@ -39,7 +41,11 @@ impl Cuda {
                     half.clone()
                 } else {
                     let half = self.converted(&whole, kind)?;
-                    x.block.half.get_or_init(|| half).clone()
+                    if record::may_keep(&self.gpu, &x.block) {
+                        x.block.half.get_or_init(|| half).clone()
+                    } else {
+                        half
+                    }
                 };
                 Ok(half.part(start, x.len()))
             }

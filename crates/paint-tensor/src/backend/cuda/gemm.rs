@@ -3,7 +3,7 @@
 use super::buffer::{Buffer, Kind};
 use super::driver::Arg;
 use super::matmul::{Activation, Addresses, Layout, Place, Problem};
-use super::{Cuda, on_gpu};
+use super::{Cuda, on_gpu, record};
 use crate::backend::{Binary, Epilogue, Gemm, Matrix, Precision, Storage};
 use crate::{Error, Result};
 
@@ -87,6 +87,9 @@ impl Cuda {
             alignment: at.alignment(),
         };
         self.gpu.enter()?;
+        if record::stream(&self.gpu).is_some() && !self.products.knows(&problem) {
+            record::refuse(&self.gpu, "choosing how a product is done")?;
+        }
         let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
         self.products.queue(&problem, at, place)?;
         let pass = |name: &str, buffers: &[&Buffer]| {

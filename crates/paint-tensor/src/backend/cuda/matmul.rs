@@ -138,6 +138,11 @@ impl Products {
         Ok(Self { handle, plans: Mutex::default() })
     }
 
+    /// Whether it is settled how a product is done.
+    pub(super) fn knows(&self, problem: &Problem) -> bool {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner).contains_key(problem)
+    }
+
     /// Queues `out = A B (+ bias) (+ residual)`.
     pub(super) fn queue(&self, problem: &Problem, at: Addresses, place: Place) -> Result<()> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);

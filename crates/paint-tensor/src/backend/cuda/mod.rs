@@ -20,28 +20,30 @@ mod open;
 mod peak;
 mod pick;
 mod pool;
+mod record;
 mod rows;
 mod staging;
 mod training;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use self::arena::Arena;
+use self::arena::{Arena, Block};
 use self::axes::axes;
 use self::buffer::Kind;
 use self::driver::{Arg, Gpu, Kernels};
 use self::matmul::Products;
 use super::{
-    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, Gemm, Memory, Precision,
-    Storage, Unary, Window,
+    Attention, AttentionGrad, Backend, BackendEntry, Binary, Compute, Conv, Gemm, Memory,
+    Precision, Recording, Storage, Unary, Window,
 };
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
 use crate::shape::{broadcast_strides, elem_count};
 
 pub(crate) use self::buffer::Buffer;
+pub(crate) use self::record::Recorded;
 
 pub(crate) const ENTRY: BackendEntry = BackendEntry {
     name: "cuda",
@@ -60,6 +62,8 @@ struct Cuda {
     workspace: Buffer,
     cache: Option<PathBuf>,
     attention: Mutex<HashMap<(usize, Kind), Arc<Kernels>>>,
+    /// The memory that recordings share, while there are any.
+    shared: Mutex<Weak<Block>>,
 }
 
 /// A buffer that is known to be on a GPU.
@@ -112,6 +116,15 @@ impl Backend for Cuda {
 
     fn reset_peak(&self) {
         self.arena.reset_peak();
+    }
+
+    fn record(&self, inputs: &[&Storage], compute: Compute<'_>) -> Result<Option<Recording>> {
+        Ok(self.recorded(inputs, compute)?.map(Recording::Cuda))
+    }
+
+    fn replay(&self, recording: &Recording, inputs: &[&Storage]) -> Result<Vec<Storage>> {
+        let Recording::Cuda(recorded) = recording;
+        self.replayed(recorded, inputs)
     }
 
     fn compact(&self, x: &Storage) -> Result<Storage> {

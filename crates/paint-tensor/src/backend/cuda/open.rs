@@ -109,9 +109,18 @@ impl Cuda {
         let arena = Arena::new(Arc::clone(&gpu));
         let workspace =
             Buffer::new(arena.take(matmul::WORKSPACE)?, matmul::WORKSPACE / 4, Kind::F32);
-        let attention = Mutex::default();
-        let products = Products::new()?;
-        Ok(Self { ordinal, precision, gpu, arena, kernels, products, workspace, cache, attention })
+        Ok(Self {
+            ordinal,
+            precision,
+            gpu,
+            arena,
+            kernels,
+            products: Products::new()?,
+            workspace,
+            cache,
+            attention: Mutex::default(),
+            shared: Mutex::default(),
+        })
     }
 }
 

@@ -122,3 +122,12 @@ extern "C" __global__ void scatter_add(const float *x, const float *index, float
         out[i] = sum;
     }
 }
+
+// Row `blockIdx.y` of the table: from where, to where, and how many words.
+extern "C" __global__ void copy_all(const u64 *table) {
+    const u64 *row = table + 3 * blockIdx.y;
+    const u32 *from = (const u32 *)row[0];
+    u32 *to = (u32 *)row[1];
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < row[2]; i += (u64)gridDim.x * blockDim.x)
+        to[i] = from[i];
+}
