@@ -29,9 +29,8 @@ METHODS = {
     "rmt": (["lr"], ["warmup_images=2500"], "2,000 labelled"),
     "rmt_source_free": (["lr"], ["variant=source_free"], "2,000 labelled, once"),
     "santa": (["lr"], [], "2,000 labelled, once"), "vdp": (["lr"], [], "none"),
-    "paint": (["lr_prompt", "lr_blocks"], [], "none"),
+    "paint": (["lr_prompts", "lr_blocks"], [], "none"),
 }  # fmt: skip
-PAINT_CHOSEN = dict(preset="paper_adam", lr_prompt=0.01, lr_blocks=1e-4)
 
 
 def images(folder):
@@ -51,7 +50,7 @@ def run(args, method, name, settings, domains=None, limit=None):
                    "--device", args.device, "--precision", args.precision,
                    "--out", str(out), "--overwrite", "--json", "--set", "checkpoint_every=0"]  # fmt: skip
         if method == "paint":
-            settings = [f"preset={PAINT_CHOSEN['preset']}", *settings]
+            settings = ["preset=paper_adam", *settings]
         elif method != "source":
             settings = [f"preset={preset}", *settings]
         for setting in settings:

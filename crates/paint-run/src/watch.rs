@@ -74,12 +74,10 @@ impl Watched {
         let probing = self.watch.probing.load(Ordering::Relaxed);
         let attention = if probing { Attention::Probe } else { request.attention };
         let features = forward(&Request { attention, ..*request })?;
-        self.watch.forward.fetch_add(images as u64, Ordering::Relaxed);
+        self.note_pass(images, !probing && features.logits.requires_grad());
         if probing {
             let mut last = self.watch.last.lock().unwrap_or_else(PoisonError::into_inner);
             *last = Some(features.clone());
-        } else if features.logits.requires_grad() {
-            self.watch.backward.fetch_add(images as u64, Ordering::Relaxed);
         }
         Ok(features)
     }
@@ -100,6 +98,17 @@ impl Backbone for Watched {
 
     fn duplicate(&self) -> Box<dyn Backbone> {
         Box::new(Self { inner: self.inner.duplicate(), watch: Arc::clone(&self.watch) })
+    }
+
+    fn unwatched(&self) -> Box<dyn Backbone> {
+        self.inner.duplicate()
+    }
+
+    fn note_pass(&self, images: usize, differentiated: bool) {
+        self.watch.forward.fetch_add(images as u64, Ordering::Relaxed);
+        if differentiated {
+            self.watch.backward.fetch_add(images as u64, Ordering::Relaxed);
+        }
     }
 
     fn set_batch_norm(&mut self, mode: BnMode) {
@@ -164,7 +173,9 @@ mod tests {
         student.params_mut().track(&Trainable::Blocks(0..1));
         student.forward(&images, &request).unwrap();
         watched.forward(&images, &request).unwrap();
-        assert_eq!(watch.take(), Passes { forward: 9, backward: 3 });
+        watched.unwatched().forward(&images, &request).unwrap();
+        watched.note_pass(5, true);
+        assert_eq!(watch.take(), Passes { forward: 14, backward: 8 });
         assert_eq!(watch.take(), Passes::default());
     }
 

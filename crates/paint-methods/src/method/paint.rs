@@ -71,7 +71,7 @@ pub use config::Config;
 
 use std::collections::BTreeSet;
 
-use paint_nn::backbone::Backbone;
+use paint_nn::backbone::{Backbone, Request};
 use paint_nn::params::Trainable;
 use paint_nn::prompt::{PromptMemory, Queries};
 use paint_tensor::Tensor;
@@ -101,6 +101,8 @@ pub struct Paint {
     config: Config,
     /// Frozen: queries and patch embeddings.
     source: Box<dyn Backbone>,
+    /// The same for passes that are replayed.
+    unwatched: Box<dyn Backbone>,
     model: Box<dyn Backbone>,
     memory: PromptMemory,
     classes: Option<Vec<usize>>,
@@ -126,8 +128,18 @@ impl Paint {
             &device.unwrap_or_else(paint_tensor::Device::cpu),
         )?;
         let (model, classes) = (source.duplicate(), args.classes.map(<[usize]>::to_vec));
-        let routines = Routines::default();
-        Ok(Self { config, source, model, memory, classes, draws, domain: None, step: 0, routines })
+        Ok(Self {
+            config,
+            unwatched: source.unwatched(),
+            source,
+            model,
+            memory,
+            classes,
+            draws,
+            domain: None,
+            step: 0,
+            routines: Routines::default(),
+        })
     }
 
     /// The settings in use.
@@ -180,8 +192,11 @@ impl Method for Paint {
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
         images::check(images, self.source.spec())?;
-        let (embedding, queries) = self.queries(images)?;
-        self.prediction(&embedding, self.find(&queries)?)
+        let embedding = self.source.embed(images)?;
+        let features = self.source.forward_embedded(&embedding, &Request::default())?;
+        let prompt = self.find(&Queries::new(&features.pooled)?)?;
+        let prompt = prompt.map(|id| self.memory.prompt(id)).transpose()?;
+        self.logits(self.model.as_ref(), &embedding, prompt)
     }
 
     fn reset(&mut self) -> Result<()> {

@@ -168,6 +168,14 @@ pub trait Backbone: Send + Sync {
     /// Another model with the same values; they share memory until one of them is updated.
     fn duplicate(&self) -> Box<dyn Backbone>;
 
+    /// The same without whoever watches its passes: a pass that is replayed later on is noted by [`Backbone::note_pass`].
+    fn unwatched(&self) -> Box<dyn Backbone> {
+        self.duplicate()
+    }
+
+    /// Tells whoever watches of a pass of so many images, differentiated or not, that this model did not see.
+    fn note_pass(&self, _images: usize, _differentiated: bool) {}
+
     /// Chooses the statistics of batch norms, until chosen anew; a network without batch norms stays as it is.
     fn set_batch_norm(&mut self, _mode: BnMode) {}
 

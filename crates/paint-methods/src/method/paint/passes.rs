@@ -45,10 +45,11 @@ impl Paint {
     /// The embedding `[B, N, D]` of images and their `q_i` (step 1).
     pub(super) fn queries(&self, images: &Tensor) -> Result<(Tensor, Queries)> {
         let compute = |images: &[Tensor]| -> Result<Vec<Tensor>> {
-            let embedding = self.source.embed(&images[0])?;
-            let pooled = self.source.forward_embedded(&embedding, &Request::default())?.pooled;
+            let embedding = self.unwatched.embed(&images[0])?;
+            let pooled = self.unwatched.forward_embedded(&embedding, &Request::default())?.pooled;
             Ok(vec![embedding, pooled])
         };
+        self.source.note_pass(images.shape()[0], false);
         let given = self.routines.queries.run(&[images], compute)?;
         Ok((given[0].clone(), Queries::new(&given[1])?))
     }
@@ -83,7 +84,7 @@ impl Paint {
 
     /// The source model with given values of what trains.
     fn with_values(&self, values: &[&Tensor], tracked: bool) -> Result<Box<dyn Backbone>> {
-        let mut model = self.source.duplicate();
+        let mut model = self.unwatched.duplicate();
         if tracked {
             model.params_mut().track(&self.trained());
         }
@@ -101,6 +102,7 @@ impl Paint {
             let model = self.with_values(&values, false)?;
             Ok(vec![self.logits(model.as_ref(), embedding, prompt)?])
         };
+        self.source.note_pass(embedding.shape()[0], false);
         let given = self.routines.prediction.run(&inputs.list(), compute)?;
         Ok(given[0].clone())
     }
@@ -143,6 +145,7 @@ impl Paint {
             }
             Ok(given)
         };
+        self.source.note_pass(embedding.shape()[0], true);
         let given = self.routines.tuning.run(&inputs.list(), compute)?;
         let entropy = self.finite("the mean entropy", given[1].item()?)?;
         let diversity = self.finite("the entropy of the mean", given[2].item()?)?;
