@@ -118,9 +118,10 @@ fn an_array_becomes_the_cifar_10_c_layout_that_the_dataset_reads() {
     let arguments =
         ["corrupt", text(&input), "--out", text(&out), "--corruption", "contrast", "--seed", "3"];
     fs::create_dir(&out).unwrap();
-    fs::write(out.join("contrast.npy.1.partial"), b"left by a killed run").unwrap();
+    let half_done = out.join(".contrast.npy.7-0.tmp");
+    fs::write(&half_done, b"left by a killed run").unwrap();
     assert_eq!(stdout(&paint(&arguments)), "2 files written, 0 kept\n");
-    assert!(!out.join("contrast.npy.1.partial").exists());
+    assert!(!half_done.exists());
     let data =
         (dataset::entry("cifar10-c").unwrap().open)(&out, &dataset::Options::default()).unwrap();
     assert_eq!((data.domains().len(), data.len(0), data.label(4, 2)), (5, 3, Some(9)));

@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    io::{self, Write as _},
+    io::{self, BufWriter},
     path::{Path, PathBuf},
 };
 
@@ -63,25 +63,10 @@ impl RandomAccess {
     }
 }
 
-/// Writes a file whole or not at all: `write` fills a neighbour that then takes the name.
+/// Writes a file whole or not at all, with its name in the error.
 pub fn write_atomically(
     path: &Path,
-    write: impl FnOnce(&mut io::BufWriter<File>) -> io::Result<()>,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<()> {
-    let io = |source| Error::io(source, path);
-    let mut name =
-        path.file_name().ok_or_else(|| Error::format("a file name", "none", path))?.to_os_string();
-    name.push(format!(".{}.partial", std::process::id()));
-    let partial = path.with_file_name(name);
-    let result = File::create(&partial).and_then(|file| {
-        let mut writer = io::BufWriter::new(file);
-        write(&mut writer)?;
-        writer.flush()?;
-        std::fs::rename(&partial, path)
-    });
-    if result.is_err() {
-        // The first error is the one to tell; a leftover is harmless.
-        let _ = std::fs::remove_file(&partial);
-    }
-    result.map_err(io)
+    paint_rng::write_atomically(path, write).map_err(|source| Error::io(source, path))
 }

@@ -1,4 +1,5 @@
-//! Seeded generators, derived by purpose.
+//! Seeded generators, derived by purpose; and what else data and networks share, which must not see each other: a hash
+//! and files that are [written whole or not at all](write_atomically).
 //!
 //! Every random draw of a run comes from one [`Seed`] and says what it is for, so that two purposes never share a
 //! stream and adding a draw in one place moves no draw in another.
@@ -9,6 +10,10 @@
 //! let mut b = Seed(7).derive("paint/mixup", &[0, 12]);
 //! assert_eq!(a.uniform(), b.uniform());
 //! ```
+
+mod file;
+
+pub use file::{remove_leftovers, write_atomically};
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, StandardNormal};

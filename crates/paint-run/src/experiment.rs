@@ -145,7 +145,8 @@ impl Experiment {
         }
         let io = |source| Error::Io { action: "create", source, path: out.clone() };
         fs::create_dir_all(out).map_err(io)?;
-        remove_partial(out)?;
+        let half_done = |source| Error::Io { action: "clean", source, path: out.clone() };
+        paint_rng::remove_leftovers(&state).map_err(half_done)?;
         write_text(&out.join("config.toml"), &self.config.to_toml()?)?;
         if earlier == Earlier::Overwrite {
             for path in [&state, &out.join("summary.json")] {
@@ -189,19 +190,6 @@ impl Experiment {
         }
         Ok(())
     }
-}
-
-/// Removes what a run that was killed while writing its state left of it.
-fn remove_partial(out: &Path) -> Result<()> {
-    let fail = |source| Error::Io { action: "read", source, path: out.to_owned() };
-    for entry in fs::read_dir(out).map_err(fail)? {
-        let path = entry.map_err(fail)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(".state.safetensors.") && name.ends_with(".tmp") {
-            remove(&path)?;
-        }
-    }
-    Ok(())
 }
 
 /// Removes a file, if it is there.

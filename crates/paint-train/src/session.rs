@@ -276,24 +276,14 @@ impl Session<'_> {
 /// Removes what a training that was killed while writing left half done, and, to begin anew, all that an earlier one left.
 fn clean(out: &Path, anew: bool) -> Result<()> {
     let fail = |action| move |source| Error::Io { action, source, path: out.to_owned() };
-    for entry in fs::read_dir(out).map_err(fail("read"))? {
-        let path = entry.map_err(fail("read"))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let half_done = OUTPUTS.iter().any(|output| {
-            let rest = name.strip_prefix('.').unwrap_or(&name).strip_prefix(output);
-            rest.is_some_and(|rest| rest.starts_with('.') && is_unfinished(rest))
-        });
-        if half_done || (anew && OUTPUTS.contains(&&*name)) {
+    for output in OUTPUTS {
+        let path = out.join(output);
+        paint_rng::remove_leftovers(&path).map_err(fail("remove a file of"))?;
+        if anew && path.exists() {
             fs::remove_file(&path).map_err(fail("remove a file of"))?;
         }
     }
     Ok(())
-}
-
-/// Whether what follows a file's name says that it was being written: a process number and the like between dots.
-fn is_unfinished(rest: &str) -> bool {
-    let number = rest.strip_suffix(".tmp").or_else(|| rest.strip_suffix(".partial"));
-    number.is_some_and(|number| number.chars().all(|c| c.is_ascii_digit() || ".-".contains(c)))
 }
 
 /// One line an epoch.

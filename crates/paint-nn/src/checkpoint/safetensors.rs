@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
+use paint_rng::write_atomically;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
@@ -131,8 +131,7 @@ impl Entry {
     }
 }
 
-/// Writes arrays as `dtype` (F32, F16 or BF16). The file is complete or not there: it is written beside its place under
-/// another name, flushed to the disk and renamed.
+/// Writes arrays as `dtype` (F32, F16 or BF16). The file is complete, on the disk, or not there.
 pub fn write_safetensors<'a>(
     path: impl AsRef<Path>,
     arrays: impl IntoIterator<Item = (&'a str, &'a [usize], &'a [f32])>,
@@ -146,26 +145,13 @@ pub fn write_safetensors<'a>(
     let encode = encoder(dtype).map_err(malformed)?;
     let header = header(&arrays, dtype, metadata).map_err(malformed)?;
 
-    let temporary = Temporary::beside(path);
-    let write = || -> io::Result<()> {
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary.0)?;
-        let mut out = BufWriter::new(file);
+    write_atomically(path, |out| {
         out.write_all(&(header.len() as u64).to_le_bytes())?;
         out.write_all(&header)?;
-        for (_, _, data) in &arrays {
-            for &x in *data {
-                encode(x, &mut out)?;
-            }
-        }
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(&temporary.0, path)?;
-        // The new name itself must survive a power cut too; where folders cannot be opened there is nothing to flush.
-        if let Ok(folder) = File::open(folder_of(path)) {
-            folder.sync_all()?;
-        }
-        Ok(())
-    };
-    write().map_err(|source| Error::Io { action: "write", source, path: path.to_owned() })
+        let mut values = arrays.iter().flat_map(|(_, _, data)| *data);
+        values.try_for_each(|&x| encode(x, out))
+    })
+    .map_err(|source| Error::Io { action: "write", source, path: path.to_owned() })
 }
 
 type Encode = fn(f32, &mut BufWriter<File>) -> io::Result<()>;
@@ -219,30 +205,4 @@ fn header(
 
 fn quoted(name: &str) -> serde_json::Value {
     serde_json::Value::from(name)
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
-}
-
-/// A file name that is removed unless the file was renamed.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn beside(path: &Path) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Self(folder_of(path).join(format!(".{name}.{}-{count}.tmp", std::process::id())))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // After a rename there is nothing left under this name, and that is the good case.
-        let _ = fs::remove_file(&self.0);
-    }
 }

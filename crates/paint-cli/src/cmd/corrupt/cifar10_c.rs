@@ -33,25 +33,13 @@ pub(super) fn write(job: &Job, row: &str, input: &Path, out: &Path) -> anyhow::R
             bar.inc((job.severities.len() * data.len(0)) as u64);
             continue;
         }
-        remove_leftovers(&target)?;
+        // A hundred megabytes that nobody would look for.
+        paint_rng::remove_leftovers(&target)?;
         write_blocks(job, &*data, corruption, &target, &|images| bar.inc(images as u64))?;
         job.written.fetch_add(1, Ordering::Relaxed);
     }
     bar.finish_and_clear();
     Ok(files)
-}
-
-/// Removes what a killed run left of this file: a hundred megabytes that nobody would look for.
-fn remove_leftovers(target: &Path) -> anyhow::Result<()> {
-    let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else { return Ok(()) };
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let found = path.file_name().unwrap_or_default().as_encoded_bytes();
-        if found.starts_with(name.as_encoded_bytes()) && found.ends_with(b".partial") {
-            std::fs::remove_file(path)?;
-        }
-    }
-    Ok(())
 }
 
 fn write_labels(job: &Job, labels: &[usize], path: &Path) -> anyhow::Result<()> {
