@@ -93,3 +93,43 @@ fn no_flipped_bits_make_the_decoder_panic() {
         assert!(refused > 0 && (decoded > 0 || name(&path).starts_with("refused_")), "{path:?}");
     }
 }
+
+/// A grey image of zeros: `data` bytes of one scan over the constant coefficients, in which a block takes one bit, or over
+/// a band of the others, in which it takes a part of one.
+fn flat(frame: u8, [width, height]: [u16; 2], band: [u8; 2], data: usize) -> Vec<u8> {
+    let ([w1, w0], [h1, h0]) = (width.to_be_bytes(), height.to_be_bytes());
+    let mut file = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
+    file.extend([1; 64]);
+    file.extend([0xff, frame, 0, 11, 8, h1, h0, w1, w0, 1, 1, 0x11, 0]);
+    // One code of one bit. Constant: no difference. Band: in the next 2^14 blocks and as many as 14 bits say there is nothing.
+    for (class, symbol) in [(0, 0), (0x10, if frame == 0xc2 { 0xe0 } else { 0 })] {
+        file.extend([0xff, 0xc4, 0, 20, class, 1]);
+        file.extend([0; 15]);
+        file.push(symbol);
+    }
+    file.extend([0xff, 0xda, 0, 8, 1, 1, 0, band[0], band[1], 0]);
+    file.resize(file.len() + data, 0);
+    file.extend([0xff, 0xd9]);
+    file
+}
+
+#[test]
+fn a_frame_is_as_large_as_its_bits_can_hold_and_no_larger() {
+    let decode = |bytes: &[u8]| {
+        Image::decode(bytes, Path::new("page.jpg")).map_err(|error| error.to_string())
+    };
+    // 64 x 128 blocks: a bit each in a progressive file, two in a sequential one.
+    for (frame, band, bytes) in [(0xc2, [0, 0], 1024), (0xc0, [0, 63], 2048)] {
+        let page = decode(&flat(frame, [512, 1024], band, bytes)).unwrap();
+        assert!(page.pixels().iter().all(|&value| value == 128));
+        let error = decode(&flat(frame, [512, 1024], band, bytes - 1)).unwrap_err();
+        assert!(error.contains("the end of the data within a scan"), "{error}");
+        // Twice as high, within the limit on pixels.
+        let error = decode(&flat(frame, [512, 2048], band, bytes)).unwrap_err();
+        let found = format!("16384 blocks in the frame header and {} bytes after it", bytes + 56);
+        assert!(error.contains(&found) && error.ends_with("page.jpg"), "{error}");
+    }
+    // A few bits can pass over every block of a band, but a component needs its constants.
+    let error = decode(&flat(0xc2, [512, 512], [1, 63], 512)).unwrap_err();
+    assert!(error.contains("no scan for a component"), "{error}");
+}

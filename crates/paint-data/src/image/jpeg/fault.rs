@@ -15,6 +15,10 @@ pub(super) enum Fault {
     Restart,
     #[error("more than {0} scans")]
     TooManyScans(usize),
+    #[error(
+        "{blocks} blocks in the frame header and {bytes} bytes after it, which cannot hold them"
+    )]
+    TooManyBlocks { blocks: usize, bytes: usize },
 }
 
 /// The result of a step inside the decoder.

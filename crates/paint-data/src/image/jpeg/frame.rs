@@ -31,6 +31,8 @@ pub(super) struct Component {
     pub(super) table: usize,
     /// The steps in force at the component's first scan.
     pub(super) steps: Option<[u16; 64]>,
+    /// Whether a scan has brought something for every block: constant coefficients, if not all.
+    pub(super) complete: bool,
     /// Blocks that hold samples, across and down.
     pub(super) blocks: (usize, usize),
     /// Groups of one row of blocks.
@@ -87,16 +89,44 @@ impl Header {
         })
     }
 
+    /// The largest sampling factors, across and down.
+    fn max_sampling(&self) -> (usize, usize) {
+        let largest =
+            |(h, v): (usize, usize), c: &(u8, usize, usize, usize)| (h.max(c.1), v.max(c.2));
+        self.components.iter().fold((1, 1), largest)
+    }
+
+    /// Samples of a component with these factors, across and down.
+    fn samples(&self, h: usize, v: usize) -> (usize, usize) {
+        let (max_h, max_v) = self.max_sampling();
+        ((self.width * h).div_ceil(max_h), (self.height * v).div_ceil(max_v))
+    }
+
+    /// Refuses a frame that the `bytes` after it cannot hold, before anything is allocated for it.
+    ///
+    /// Runs of empty blocks, thousands in a few bits, exist only for the bands of progressive scans. A constant coefficient is always coded
+    /// by block: with a Huffman code, which has a bit at least, or with one bit that refines it. Each component needs a scan of
+    /// them, so a progressive image has a bit a block or more; a sequential one has two, because the others end with a
+    /// code too. A plain white page comes down to that, so nothing that can be decoded is refused.
+    pub(super) fn check_room(&self, bytes: usize) -> Outcome<()> {
+        let blocks = self.components.iter().map(|&(_, h, v, _)| {
+            let (across, down) = self.samples(h, v);
+            across.div_ceil(8) * down.div_ceil(8)
+        });
+        let blocks: usize = blocks.sum();
+        let bits = if self.progressive { blocks } else { 2 * blocks };
+        if bits.div_ceil(8) > bytes { Err(Fault::TooManyBlocks { blocks, bytes }) } else { Ok(()) }
+    }
+
     /// Makes room for the image.
     pub(super) fn frame(self) -> Outcome<Frame> {
-        let Self { width, height, progressive, components } = self;
-        let max_h = components.iter().map(|c| c.1).max().unwrap_or(1);
-        let max_v = components.iter().map(|c| c.2).max().unwrap_or(1);
+        let (max_h, max_v) = self.max_sampling();
+        let Self { width, height, progressive, ref components } = self;
         let units = (width.div_ceil(8 * max_h), height.div_ceil(8 * max_v));
         let components = components
-            .into_iter()
-            .map(|(id, h, v, table)| {
-                let size = ((width * h).div_ceil(max_h), (height * v).div_ceil(max_v));
+            .iter()
+            .map(|&(id, h, v, table)| {
+                let size = self.samples(h, v);
                 let enlarge = Enlarge::new((h, max_h), (v, max_v), size.0)
                     .ok_or(Fault::Unsupported("a fractional ratio of sampling factors"))?;
                 let groups = (units.0 * h).div_ceil(LANES);
@@ -107,6 +137,7 @@ impl Header {
                     v,
                     table,
                     steps: None,
+                    complete: false,
                     blocks: (size.0.div_ceil(8), size.1.div_ceil(8)),
                     groups,
                     coefficients: vec![[[0; LANES]; 64]; groups * kept_rows],

@@ -48,6 +48,11 @@ impl<'a> Markers<'a> {
         Self { rest: bytes }
     }
 
+    /// How many bytes are left.
+    pub(super) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
     /// The code of the next marker and its body. Junk before a marker is skipped, as every decoder does.
     pub(super) fn next(&mut self) -> Outcome<(u8, &'a [u8])> {
         loop {

@@ -10,7 +10,9 @@
 //!
 //! # Fidelity
 //! libjpeg warns and goes on where data are damaged; here that is an error, as is an end before the end marker (Pillow's default too).
-//! It smooths blocks of progressive files whose later scans are missing; here they are shown as they are.
+//! It smooths blocks of progressive files whose later scans are missing; here they are shown as they are. It makes grey of
+//! a component without a scan of its constant coefficients; here that is an error, because what a file can make us allocate is
+//! bounded by the bits that such a scan must have ([`frame`]).
 
 mod bits;
 pub(crate) mod colour;
@@ -75,6 +77,7 @@ fn is_frame(code: u8) -> bool {
 
 /// The scans, and the pixels they add up to.
 fn read_image(header: Header, markers: &mut Markers, tables: &mut Tables) -> Outcome<Vec<u8>> {
+    header.check_room(markers.len())?;
     let mut frame = header.frame()?;
     let mut scans = 0;
     loop {
@@ -95,7 +98,7 @@ fn read_image(header: Header, markers: &mut Markers, tables: &mut Tables) -> Out
 }
 
 fn finish(frame: &mut Frame, tables: &Tables) -> Outcome<Vec<u8>> {
-    if frame.components.iter().any(|component| component.steps.is_none()) {
+    if frame.components.iter().any(|component| !component.complete) {
         return Err(Fault::Missing("scan for a component"));
     }
     if frame.progressive {

@@ -102,6 +102,7 @@ impl Scan {
                 let steps = tables.steps[component.table];
                 component.steps = Some(steps.ok_or(Fault::Missing("quantisation table"))?);
             }
+            component.complete |= !frame.progressive || self.band.0 == 0;
         }
         let dc = || self.codes(&tables.dc, |part| part.dc);
         let ac = || self.codes(&tables.ac, |part| part.ac);
