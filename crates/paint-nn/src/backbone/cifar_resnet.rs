@@ -6,11 +6,11 @@
 //! those of the published files.
 
 use super::residual::{
-    Assembly, Block, NormKind, Order, Parts, Plan, ResidualNet, Shortcut, StemPool,
+    Assembly, Block, NormKind, Order, Parts, Plan, ResidualNet, Shortcut, StemPool, stages,
 };
 use super::{BuildOptions, Weights};
 use crate::error::Result;
-use crate::params::{Part, Role, Slot};
+use crate::params::{Part, Role};
 
 /// A member of one of the two families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,20 @@ impl CifarResnetConfig {
         Self { blocks: 4, width: 16, variant, num_classes: 10 }
     }
 
+    /// The network called `name`; a checkpoint brings its own number of classes.
+    pub fn build(
+        self,
+        name: &str,
+        weights: Weights,
+        options: &BuildOptions,
+    ) -> Result<ResidualNet> {
+        ResidualNet::build(&self, name, weights, options)
+    }
+}
+
+impl Plan for CifarResnetConfig {
+    const USUAL_SIZE: [usize; 2] = [32, 32];
+
     fn parts(&self, assembly: &mut Assembly) -> Result<Parts> {
         let (order, kind) = match self.variant {
             CifarVariant::BatchNorm => (Order::PostActivation, NormKind::Batch),
@@ -60,48 +74,40 @@ impl CifarResnetConfig {
         let stem_norm =
             post.then(|| assembly.norm(kind, "bn1", Role::StemNorm, width)).transpose()?;
         let mut inputs = width;
-        let mut stages = Vec::new();
-        for stage in 0..3 {
-            let outputs = width << stage;
-            let mut blocks = Vec::new();
-            for i in 0..self.blocks {
-                let index = stage * self.blocks + i;
-                let role = |part| move |slot: Slot| Role::Block { index, part, slot };
-                let name = |layer: &str| format!("layer{}.{i}.{layer}", stage + 1);
-                let stride = if stage > 0 && i == 0 { 2 } else { 1 };
-                let mut layers = Vec::new();
-                for (n, conv_part, norm_part, inputs, stride) in [
-                    (1, Part::Conv1, Part::Norm1, inputs, stride),
-                    (2, Part::Conv2, Part::Norm2, outputs, 1),
-                ] {
-                    let conv_name = name(&format!("conv{n}"));
-                    let norm_name = name(&format!("bn{n}"));
-                    let shape = [outputs, inputs, 3];
-                    // In the order of the forward pass, which is that of the files.
-                    layers.push(if post {
-                        let conv = assembly.conv(&conv_name, role(conv_part), shape, stride)?;
-                        (conv, assembly.norm(kind, &norm_name, role(norm_part), outputs)?)
-                    } else {
-                        let norm = assembly.norm(kind, &norm_name, role(norm_part), inputs)?;
-                        (assembly.conv(&conv_name, role(conv_part), shape, stride)?, norm)
-                    });
-                }
-                let shortcut = match (stride, post) {
-                    (1, _) => Shortcut::Identity,
-                    (stride, true) => {
-                        let side = (outputs - inputs) / 2;
-                        Shortcut::Zeros { window: 1, stride, before: side, after: side }
-                    }
-                    (stride, false) => {
-                        let after = outputs - inputs;
-                        Shortcut::Zeros { window: stride, stride, before: 0, after }
-                    }
-                };
-                blocks.push(Block { order, layers, shortcut });
-                inputs = outputs;
+        let stages = stages(&[self.blocks; 3], |place| {
+            let (stride, outputs) = (place.stride, width << (place.stage - 1));
+            let name = |layer: &str| format!("layer{}.{}.{layer}", place.stage, place.within);
+            let mut layers = Vec::new();
+            for (n, conv_part, norm_part, inputs, stride) in [
+                (1, Part::Conv1, Part::Norm1, inputs, stride),
+                (2, Part::Conv2, Part::Norm2, outputs, 1),
+            ] {
+                let conv_name = name(&format!("conv{n}"));
+                let norm_name = name(&format!("bn{n}"));
+                let shape = [outputs, inputs, 3];
+                // In the order of the forward pass, which is that of the files.
+                layers.push(if post {
+                    let conv = assembly.conv(&conv_name, place.role(conv_part), shape, stride)?;
+                    (conv, assembly.norm(kind, &norm_name, place.role(norm_part), outputs)?)
+                } else {
+                    let norm = assembly.norm(kind, &norm_name, place.role(norm_part), inputs)?;
+                    (assembly.conv(&conv_name, place.role(conv_part), shape, stride)?, norm)
+                });
             }
-            stages.push(blocks);
-        }
+            let shortcut = match (stride, post) {
+                (1, _) => Shortcut::Identity,
+                (stride, true) => {
+                    let side = (outputs - inputs) / 2;
+                    Shortcut::Zeros { window: 1, stride, before: side, after: side }
+                }
+                (stride, false) => {
+                    let after = outputs - inputs;
+                    Shortcut::Zeros { window: stride, stride, before: 0, after }
+                }
+            };
+            inputs = outputs;
+            Ok(Block { order, layers, shortcut })
+        })?;
         let final_norm =
             (!post).then(|| assembly.norm(kind, "bn", Role::FinalNorm, inputs)).transpose()?;
         let head_name = if post { "linear" } else { "fc" };
@@ -116,21 +122,5 @@ impl CifarResnetConfig {
             feature_dim: inputs,
             num_classes,
         })
-    }
-
-    /// The network called `name`; a checkpoint brings its own number of classes.
-    pub fn build(
-        self,
-        name: &str,
-        weights: Weights,
-        options: &BuildOptions,
-    ) -> Result<ResidualNet> {
-        let plan = Plan {
-            name,
-            usual_size: [32, 32],
-            parts: &|assembly| self.parts(assembly),
-            unused: |_| false,
-        };
-        ResidualNet::build(&plan, weights, options)
     }
 }

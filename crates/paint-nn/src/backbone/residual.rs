@@ -18,7 +18,7 @@ use super::input::{Input, preprocess};
 use super::{Attention, Backbone, BuildOptions, Features, Request, Spec, Statistics, Weights};
 use crate::error::{Error, Result};
 use crate::layers::{BatchNorm, ChannelNorm, Conv, Linear, NormPass};
-use crate::params::Params;
+use crate::params::{Params, Part, Role, Slot};
 
 /// A residual network.
 #[derive(Debug, Clone)]
@@ -56,25 +56,72 @@ pub(super) enum StemPool {
     Max,
 }
 
-/// A family's plan: builds the layers from an assembly.
-pub(super) struct Plan<'a> {
-    pub(super) name: &'a str,
+/// What a family's sizes say of its layers.
+pub(super) trait Plan {
     /// The image size of a network with drawn weights.
-    pub(super) usual_size: [usize; 2],
-    pub(super) parts: &'a dyn Fn(&mut Assembly) -> Result<Parts>,
+    const USUAL_SIZE: [usize; 2];
+
+    /// Builds the layers from an assembly.
+    fn parts(&self, assembly: &mut Assembly) -> Result<Parts>;
+
     /// Entries of a checkpoint that the forward pass does not read.
-    pub(super) unused: fn(&str) -> bool,
+    fn unused(_name: &str) -> bool {
+        false
+    }
+}
+
+/// Where a block stands. Stages after the first halve the image in their first block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// From 1, as in the names of files.
+    pub(super) stage: usize,
+    /// From 0 in its stage.
+    pub(super) within: usize,
+    /// From 0 in the network.
+    pub(super) index: usize,
+    pub(super) stride: usize,
+}
+
+impl Place {
+    /// The role of a parameter of the block, by its slot.
+    pub(super) fn role(self, part: Part) -> impl Fn(Slot) -> Role {
+        move |slot| Role::Block { index: self.index, part, slot }
+    }
+}
+
+/// The blocks of each stage, in forward order, made one after the other.
+pub(super) fn stages(
+    blocks: &[usize],
+    mut block: impl FnMut(Place) -> Result<Block>,
+) -> Result<Vec<Vec<Block>>> {
+    let (mut stages, mut index) = (Vec::with_capacity(blocks.len()), 0);
+    for (stage, &count) in (1..).zip(blocks) {
+        let mut made = Vec::with_capacity(count);
+        for within in 0..count {
+            let stride = if stage > 1 && within == 0 { 2 } else { 1 };
+            made.push(block(Place { stage, within, index, stride })?);
+            index += 1;
+        }
+        stages.push(made);
+    }
+    Ok(stages)
 }
 
 impl ResidualNet {
-    pub(super) fn build(plan: &Plan<'_>, weights: Weights, options: &BuildOptions) -> Result<Self> {
-        let preprocess = preprocess(plan.usual_size, &weights, options)?;
+    /// The network of these sizes called `name`; a checkpoint brings its own number of classes.
+    pub(super) fn build<P: Plan>(
+        plan: &P,
+        name: &str,
+        weights: Weights,
+        options: &BuildOptions,
+    ) -> Result<Self> {
+        let preprocess = preprocess(P::USUAL_SIZE, &weights, options)?;
         let input = Input::new(&preprocess, &options.device)?;
         let mut assembly = Assembly::new(weights, options);
-        let parts = (plan.parts)(&mut assembly)?;
-        let params = assembly.finish(plan.name, plan.unused)?;
+        let parts = plan.parts(&mut assembly)?;
+        let params = assembly.finish(name, P::unused)?;
         let spec = Spec {
-            name: plan.name.to_owned(),
+            name: name.to_owned(),
             image_size: preprocess.input_size,
             num_classes: parts.num_classes,
             feature_dim: parts.feature_dim,

@@ -4,11 +4,11 @@
 //! each convolution, convolutions on the shortcuts where the shape changes.
 
 use super::residual::{
-    Assembly, Block, NormKind, Order, Parts, Plan, ResidualNet, Shortcut, StemPool,
+    Assembly, Block, NormKind, Order, Parts, Plan, ResidualNet, Shortcut, StemPool, stages,
 };
 use super::{BuildOptions, Weights};
 use crate::error::Result;
-use crate::params::{Part, Role, Slot};
+use crate::params::{Part, Role};
 
 /// Sizes of a ResNet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,44 +80,53 @@ impl ResnetConfig {
         }
     }
 
+    /// The network called `name`; a checkpoint brings its own number of classes.
+    pub fn build(
+        self,
+        name: &str,
+        weights: Weights,
+        options: &BuildOptions,
+    ) -> Result<ResidualNet> {
+        ResidualNet::build(&self, name, weights, options)
+    }
+}
+
+impl Plan for ResnetConfig {
+    const USUAL_SIZE: [usize; 2] = [224, 224];
+
     fn parts(&self, assembly: &mut Assembly) -> Result<Parts> {
         let norm = NormKind::Batch;
         let stem = assembly.conv("conv1", Role::StemConv, [self.width, 3, 7], 2)?;
         let stem_norm = Some(assembly.norm(norm, "bn1", Role::StemNorm, self.width)?);
-        let (mut inputs, mut index) = (self.width, 0);
-        let mut stages = Vec::new();
-        for (stage, &count) in self.blocks.iter().enumerate() {
-            let mut blocks = Vec::new();
-            for i in 0..count {
-                let role = |part| move |slot: Slot| Role::Block { index, part, slot };
-                let name = |layer: &str| format!("layer{}.{i}.{layer}", stage + 1);
-                let stride = if stage > 0 && i == 0 { 2 } else { 1 };
-                let (entrance, mut layers) = (inputs, Vec::new());
-                for (n, layer) in self.layers(self.width << stage, stride).iter().enumerate() {
-                    let shape = [layer.outputs, inputs, layer.side];
-                    let conv_name = name(&format!("conv{}", n + 1));
-                    let conv =
-                        assembly.conv(&conv_name, role(layer.parts[0]), shape, layer.stride)?;
-                    let norm_name = name(&format!("bn{}", n + 1));
-                    let norm =
-                        assembly.norm(norm, &norm_name, role(layer.parts[1]), layer.outputs)?;
-                    layers.push((conv, norm));
-                    inputs = layer.outputs;
-                }
-                let shortcut = if stride == 1 && entrance == inputs {
-                    Shortcut::Identity
-                } else {
-                    let (shape, part) = ([inputs, entrance, 1], Part::ShortcutConv);
-                    let conv = assembly.conv(&name("downsample.0"), role(part), shape, stride)?;
-                    let (name, part) = (name("downsample.1"), Part::ShortcutNorm);
-                    let norm = Some(assembly.norm(norm, &name, role(part), inputs)?);
-                    Shortcut::Conv { conv, norm }
-                };
-                blocks.push(Block { order: Order::PostActivation, layers, shortcut });
-                index += 1;
+        let mut inputs = self.width;
+        let stages = stages(&self.blocks, |place| {
+            let stride = place.stride;
+            let name = |layer: &str| format!("layer{}.{}.{layer}", place.stage, place.within);
+            let (entrance, mut layers) = (inputs, Vec::new());
+            for (n, layer) in
+                self.layers(self.width << (place.stage - 1), stride).iter().enumerate()
+            {
+                let shape = [layer.outputs, inputs, layer.side];
+                let conv_name = name(&format!("conv{}", n + 1));
+                let conv =
+                    assembly.conv(&conv_name, place.role(layer.parts[0]), shape, layer.stride)?;
+                let norm_name = name(&format!("bn{}", n + 1));
+                let norm =
+                    assembly.norm(norm, &norm_name, place.role(layer.parts[1]), layer.outputs)?;
+                layers.push((conv, norm));
+                inputs = layer.outputs;
             }
-            stages.push(blocks);
-        }
+            let shortcut = if stride == 1 && entrance == inputs {
+                Shortcut::Identity
+            } else {
+                let (shape, part) = ([inputs, entrance, 1], Part::ShortcutConv);
+                let conv = assembly.conv(&name("downsample.0"), place.role(part), shape, stride)?;
+                let (name, part) = (name("downsample.1"), Part::ShortcutNorm);
+                let norm = Some(assembly.norm(norm, &name, place.role(part), inputs)?);
+                Shortcut::Conv { conv, norm }
+            };
+            Ok(Block { order: Order::PostActivation, layers, shortcut })
+        })?;
         let (head, num_classes) = assembly.head("fc", inputs, self.num_classes)?;
         Ok(Parts {
             stem,
@@ -129,21 +138,5 @@ impl ResnetConfig {
             feature_dim: inputs,
             num_classes,
         })
-    }
-
-    /// The network called `name`; a checkpoint brings its own number of classes.
-    pub fn build(
-        self,
-        name: &str,
-        weights: Weights,
-        options: &BuildOptions,
-    ) -> Result<ResidualNet> {
-        let plan = Plan {
-            name,
-            usual_size: [224, 224],
-            parts: &|assembly| self.parts(assembly),
-            unused: |_| false,
-        };
-        ResidualNet::build(&plan, weights, options)
     }
 }

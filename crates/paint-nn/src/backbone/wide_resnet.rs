@@ -4,11 +4,11 @@
 //! are 8x8, so the 8x8 average pool of RobustBench is the global one.
 
 use super::residual::{
-    Assembly, Block, NormKind, Order, Parts, Plan, ResidualNet, Shortcut, StemPool,
+    Assembly, Block, NormKind, Order, Parts, Plan, ResidualNet, Shortcut, StemPool, stages,
 };
 use super::{BuildOptions, Weights};
 use crate::error::Result;
-use crate::params::{Part, Role, Slot};
+use crate::params::{Part, Role};
 
 /// Sizes of a wide ResNet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,38 +34,45 @@ impl WideResnetConfig {
         Self { blocks: 6, widen: 2, width: 16, num_classes: 10 }
     }
 
+    /// The network called `name`; a checkpoint brings its own number of classes.
+    pub fn build(
+        self,
+        name: &str,
+        weights: Weights,
+        options: &BuildOptions,
+    ) -> Result<ResidualNet> {
+        ResidualNet::build(&self, name, weights, options)
+    }
+}
+
+impl Plan for WideResnetConfig {
+    const USUAL_SIZE: [usize; 2] = [32, 32];
+
     fn parts(&self, assembly: &mut Assembly) -> Result<Parts> {
         let norm = NormKind::Batch;
         let stem = assembly.conv("conv1", Role::StemConv, [self.width, 3, 3], 1)?;
         let mut inputs = self.width;
-        let mut stages = Vec::new();
-        for stage in 0..3 {
-            let outputs = (self.width * self.widen) << stage;
-            let mut blocks = Vec::new();
-            for i in 0..self.blocks {
-                let index = stage * self.blocks + i;
-                let role = |part| move |slot: Slot| Role::Block { index, part, slot };
-                let name = |layer: &str| format!("block{}.layer.{i}.{layer}", stage + 1);
-                let stride = if stage > 0 && i == 0 { 2 } else { 1 };
-                let norm1 = assembly.norm(norm, &name("bn1"), role(Part::Norm1), inputs)?;
-                let shape = [outputs, inputs, 3];
-                let conv1 = assembly.conv(&name("conv1"), role(Part::Conv1), shape, stride)?;
-                let norm2 = assembly.norm(norm, &name("bn2"), role(Part::Norm2), outputs)?;
-                let shape = [outputs, outputs, 3];
-                let conv2 = assembly.conv(&name("conv2"), role(Part::Conv2), shape, 1)?;
-                let shortcut = if inputs == outputs {
-                    Shortcut::Identity
-                } else {
-                    let (name, role) = (name("convShortcut"), role(Part::ShortcutConv));
-                    let conv = assembly.conv(&name, role, [outputs, inputs, 1], stride)?;
-                    Shortcut::Conv { conv, norm: None }
-                };
-                let layers = vec![(conv1, norm1), (conv2, norm2)];
-                blocks.push(Block { order: Order::PreActivation, layers, shortcut });
-                inputs = outputs;
-            }
-            stages.push(blocks);
-        }
+        let stages = stages(&[self.blocks; 3], |place| {
+            let outputs = (self.width * self.widen) << (place.stage - 1);
+            let role = |part| place.role(part);
+            let name = |layer: &str| format!("block{}.layer.{}.{layer}", place.stage, place.within);
+            let norm1 = assembly.norm(norm, &name("bn1"), role(Part::Norm1), inputs)?;
+            let shape = [outputs, inputs, 3];
+            let conv1 = assembly.conv(&name("conv1"), role(Part::Conv1), shape, place.stride)?;
+            let norm2 = assembly.norm(norm, &name("bn2"), role(Part::Norm2), outputs)?;
+            let shape = [outputs, outputs, 3];
+            let conv2 = assembly.conv(&name("conv2"), role(Part::Conv2), shape, 1)?;
+            let shortcut = if inputs == outputs {
+                Shortcut::Identity
+            } else {
+                let (name, role) = (name("convShortcut"), role(Part::ShortcutConv));
+                let conv = assembly.conv(&name, role, [outputs, inputs, 1], place.stride)?;
+                Shortcut::Conv { conv, norm: None }
+            };
+            let layers = vec![(conv1, norm1), (conv2, norm2)];
+            inputs = outputs;
+            Ok(Block { order: Order::PreActivation, layers, shortcut })
+        })?;
         let final_norm = Some(assembly.norm(norm, "bn1", Role::FinalNorm, inputs)?);
         let (head, num_classes) = assembly.head("fc", inputs, self.num_classes)?;
         Ok(Parts {
@@ -80,21 +87,9 @@ impl WideResnetConfig {
         })
     }
 
-    /// The network called `name`; a checkpoint brings its own number of classes.
-    pub fn build(
-        self,
-        name: &str,
-        weights: Weights,
-        options: &BuildOptions,
-    ) -> Result<ResidualNet> {
-        let plan =
-            Plan { name, usual_size: [32, 32], parts: &|assembly| self.parts(assembly), unused };
-        ResidualNet::build(&plan, weights, options)
+    /// RobustBench's class can hold a second first stage, which its forward pass leaves out, and the mean and standard
+    /// deviation of the input, which belong to the preprocessing here.
+    fn unused(name: &str) -> bool {
+        name.starts_with("sub_block1.") || matches!(name, "mu" | "sigma")
     }
-}
-
-/// RobustBench's class can hold a second first stage, which its forward pass leaves out, and the mean and standard
-/// deviation of the input, which belong to the preprocessing here.
-fn unused(name: &str) -> bool {
-    name.starts_with("sub_block1.") || matches!(name, "mu" | "sigma")
 }
