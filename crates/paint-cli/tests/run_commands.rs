@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufRead as _, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -240,6 +240,55 @@ fn a_folder_without_labels_is_predicted_and_the_state_continues() {
     let other = adapt(&["--state", &text(&state), "--set", "method.eta=0.9"]);
     assert_eq!(other.status.code(), Some(1));
     assert!(stderr(&other).contains("another adaptation"), "{}", stderr(&other));
+}
+
+#[test]
+fn an_adaptation_that_is_killed_loses_no_more_than_the_batches_since_its_last_state() {
+    let temp = tempfile::tempdir().unwrap();
+    let adapt = |images: &str, state: &Path, extra: &[&str]| {
+        let mut command = paint();
+        command.args(["adapt", "--weights", &weights(), "--images", images, "--batch-size", "4"]);
+        command.args(["--set", "method.preset=paper_adam", "--state", &text(state)]).args(extra);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let array = |batches: usize| {
+        let folder = temp.path().join(format!("{batches} batches"));
+        fs::create_dir(&folder).unwrap();
+        write_arrays(&folder, 4 * batches)
+    };
+    let states = temp.path().join("states");
+    fs::create_dir(&states).unwrap();
+    let (images, killed) = (array(60), states.join("killed.safetensors"));
+    let mut child = adapt(&images, &killed, &["--checkpoint-every", "3"]).spawn().unwrap();
+    // The head, and the first image of the fourth batch: the state of the third is on the disk.
+    let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
+    let lines: Vec<String> = told.by_ref().take(1 + 3 * 4 + 1).map(Result::unwrap).collect();
+    assert_eq!(lines.len(), 14, "{lines:?}");
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success(), "it was killed too late");
+
+    let left = fs::read(&killed).unwrap();
+    let whole = temp.path().join("whole.safetensors");
+    let state_after = |batches: usize| {
+        let images = array(batches);
+        let output = adapt(&images, &whole, &["--checkpoint-every", "0"]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let state = fs::read(&whole).unwrap();
+        fs::remove_file(&whole).unwrap();
+        state
+    };
+    assert!([3, 6, 9].into_iter().any(|batches| state_after(batches) == left));
+
+    fs::write(states.join(".killed.safetensors.7-0.tmp"), "half a state").unwrap();
+    let output = adapt(&array(1), &killed, &[]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_ne!(fs::read(&killed).unwrap(), left, "it goes on from there");
+    assert_eq!(files(&states), 1, "nothing half written stays behind");
+
+    let nowhere = adapt(&images, &temp.path().join("no folder/state"), &[]).output().unwrap();
+    assert_eq!((nowhere.status.code(), nowhere.stdout.len()), (Some(1), 0));
+    assert!(stderr(&nowhere).contains("no folder/state"), "{}", stderr(&nowhere));
 }
 
 #[test]

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Continue from this file if it is there, and leave the adapted state in it
     #[arg(long)]
     state: Option<PathBuf>,
+    /// Leave it every so many batches too, so that a killed process loses no more; 0 for the end alone
+    #[arg(long, default_value_t = 20, requires = "state")]
+    checkpoint_every: usize,
     /// Images in a batch
     #[arg(long, default_value_t = 50)]
     batch_size: u32,
@@ -76,9 +79,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut method = experiment.method()?;
     let device = experiment.device();
     let about = about(&experiment.config)?;
-    if let Some(path) = args.state.as_ref().filter(|path| path.exists()) {
-        load(path, &mut *method, &about, device)?;
+    if let Some(path) = &args.state {
+        paint_rng::remove_leftovers(path)
+            .with_context(|| format!("cannot leave a state at {}", path.display()))?;
+        if path.exists() {
+            load(path, &mut *method, &about, device)?;
+        }
     }
+    let save = |method: &dyn Method| -> anyhow::Result<()> {
+        let Some(path) = &args.state else { return Ok(()) };
+        Ok(write_state(path, &method.save()?, &about)?)
+    };
     let files = if args.images.is_dir() { images_below(&args.images)? } else { Vec::new() };
     let names = read_model_config(&args.weights)?.label_names.unwrap_or_default();
 
@@ -92,6 +103,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Preprocess::default(),
         ReadAhead::default(),
     );
+    let mut unsaved = 0;
     for batch in Uploads::new(loader, device) {
         let batch = batch?;
         let logits = fit::step(&mut *method, &batch.images)?.logits;
@@ -124,9 +136,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             }
         }
         stdout.flush()?;
+        unsaved += 1;
+        if unsaved == args.checkpoint_every {
+            save(&*method)?;
+            unsaved = 0;
+        }
+    }
+    if unsaved > 0 {
+        save(&*method)?;
     }
     if let Some(path) = &args.state {
-        write_state(path, &method.save()?, &about)?;
         eprintln!("state: {}", path.display());
     }
     Ok(())
