@@ -8,6 +8,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use paint_nn::backbone::vit::VitConfig;
 use paint_nn::backbone::{Attention, Backbone, BnMode, Features, Request, Spec};
 use paint_nn::params::Params;
 use paint_tensor::Tensor;
@@ -86,6 +87,10 @@ impl Watched {
 impl Backbone for Watched {
     fn spec(&self) -> &Spec {
         self.inner.spec()
+    }
+
+    fn vit_config(&self) -> Option<&VitConfig> {
+        self.inner.vit_config()
     }
 
     fn params(&self) -> &Params {

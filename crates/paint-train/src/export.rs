@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use paint_nn::backbone::Backbone;
+use paint_nn::backbone::vit::VitConfig;
 use paint_nn::checkpoint::Dtype;
 use paint_tensor::Tensor;
 use serde_json::{Value, json};
@@ -76,10 +77,28 @@ fn config(model: &dyn Backbone, about: &About<'_>) -> Value {
     if !about.label_names.is_empty() {
         pretrained["label_names"] = json!(about.label_names);
     }
-    json!({
+    let mut config = json!({
         "architecture": spec.name,
         "num_classes": spec.num_classes,
         "pretrained_cfg": pretrained,
         "training": { "identity": about.identity, "last_epoch": about.last },
+    });
+    if let Some(vit) = model.vit_config() {
+        config["model_args"] = model_args(vit);
+    }
+    config
+}
+
+/// The arguments that make this network of any plain ViT of timm, such as `vit_tiny_patch16_224`: all its sizes, because not
+/// each of our names is one of timm's.
+fn model_args(vit: &VitConfig) -> Value {
+    json!({
+        "img_size": vit.image_size,
+        "patch_size": vit.patch_size,
+        "embed_dim": vit.embed_dim,
+        "depth": vit.depth,
+        "num_heads": vit.num_heads,
+        "mlp_ratio": vit.mlp_ratio,
+        "num_classes": vit.num_classes,
     })
 }

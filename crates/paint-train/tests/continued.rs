@@ -152,6 +152,12 @@ fn a_training_learns_and_its_files_open_as_a_model() {
     let beside = checkpoint::read_model_config(&weights).unwrap();
     assert_eq!(beside.preprocess.unwrap().input_size, SIZE);
     assert_eq!(beside.label_names.unwrap()[2], "right");
+    let config = fs::read(folder.path().join("config.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    let sizes = serde_json::json!({
+        "img_size": SIZE, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_ratio": 2.0, "num_classes": 3,
+    });
+    assert_eq!(config["model_args"], sizes, "timm's words");
     let file = checkpoint::read(&weights).unwrap();
     assert_eq!(file.get("blocks.1.attn.qkv.weight").unwrap().shape, [48, 16]);
 }

@@ -159,6 +159,11 @@ pub trait Backbone: Send + Sync {
     /// Sizes and preprocessing.
     fn spec(&self) -> &Spec;
 
+    /// Its sizes as a vision transformer, if it is one.
+    fn vit_config(&self) -> Option<&VitConfig> {
+        None
+    }
+
     /// The parameters, in checkpoint order.
     fn params(&self) -> &Params;
 

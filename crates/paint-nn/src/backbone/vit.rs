@@ -138,6 +138,10 @@ impl Backbone for Vit {
         &self.spec
     }
 
+    fn vit_config(&self) -> Option<&VitConfig> {
+        Some(&self.config)
+    }
+
     fn params(&self) -> &Params {
         &self.params
     }

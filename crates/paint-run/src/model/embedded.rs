@@ -87,6 +87,7 @@ mod tests {
         assert_eq!(checkpoint::sha256(&weights).unwrap(), SHA256);
         let beside = checkpoint::read_model_config(&weights).unwrap();
         assert_eq!(beside.preprocess, Some(preprocess()));
+        assert_eq!(beside.num_heads, Some(3), "timm's `model_args`");
         assert_eq!(beside.label_names.unwrap(), CIFAR10_CLASSES);
     }
 }
