@@ -83,6 +83,26 @@ fn a_grid_killed_twice_leaves_the_same_files_to_the_bit() {
 }
 
 #[test]
+fn the_protocol_beside_results_gives_them_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let (first, again) = (temp.path().join("first"), temp.path().join("again"));
+    let domains = "scenario.domains=[\"fog\"]";
+    let args = ["bench", "--protocol", "embedded", "--methods", "source", "--limit", "4", "--set"];
+    let output = paint(&[&args[..], &[domains]].concat(), &first).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let protocol = first.join("protocol.toml");
+    let args = ["bench", "--protocol", protocol.to_str().unwrap(), "--methods", "source"];
+    let output = paint(&args, &again).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let read = |out: &Path| -> Value {
+        serde_json::from_slice(&fs::read(out.join("summary.json")).unwrap()).unwrap()
+    };
+    let (first, again) = (read(&first), read(&again));
+    assert_eq!((&first["hash"], &first["rows"]), (&again["hash"], &again["rows"]));
+    assert_eq!(again["command"], "paint bench --protocol protocol.toml --methods source");
+}
+
+#[test]
 fn a_broken_row_is_told_and_the_others_are_there() {
     let temp = tempfile::tempdir().unwrap();
     let out = temp.path().join("out");

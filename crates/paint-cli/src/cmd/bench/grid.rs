@@ -1,6 +1,6 @@
 //! `paint bench --protocol P` and `--reproduce T`: a grid of methods, orders and seeds, resumable.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use paint_run::Draft;
@@ -243,9 +243,12 @@ fn parse_seeds(text: &str) -> anyhow::Result<Vec<u64>> {
 fn command(args: &Args) -> String {
     let mut words = vec!["paint bench".to_owned()];
     let mut flag = |name: &str, value: Option<String>| {
-        words.extend(value.map(|value| format!("--{name} {value}")));
+        words.extend(value.map(|value| format!("--{name} {value}").trim_end().to_owned()));
     };
-    flag("protocol", args.protocol.clone());
+    // A user's protocol lies beside the results under this name.
+    let own = |name: &String| Path::new(name).extension().is_some();
+    let protocol = args.protocol.clone();
+    flag("protocol", protocol.map(|name| if own(&name) { "protocol.toml".into() } else { name }));
     flag("reproduce", args.reproduce.clone());
     flag("methods", (!args.methods.is_empty()).then(|| args.methods.join(",")));
     args.sweep.iter().for_each(|sweep| flag("sweep", Some(sweep.clone())));
@@ -265,7 +268,7 @@ fn command(args: &Args) -> String {
     );
     flag("device", (args.device != "cpu").then(|| args.device.clone()));
     flag("precision", (args.precision != "f32").then(|| args.precision.clone()));
-    words.join(" ").trim_end().to_owned()
+    words.join(" ")
 }
 
 #[cfg(test)]
