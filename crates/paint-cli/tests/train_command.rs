@@ -53,6 +53,29 @@ fn a_training_learns_continues_and_runs() {
 }
 
 #[test]
+fn a_transformer_of_another_image_size_runs_at_that_size_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, weights) =
+        (folder.path().join("trained"), folder.path().join("trained/model.safetensors"));
+    let network = ["train", "--dataset", "embedded", "--backbone", "vit_tiny_patch4_32"];
+    let short = ["--image-size", "16", "--limit", "8", "--batch-size", "8", "--epochs", "1"];
+    let warm = ["--set", "schedule.warmup_epochs=0", "--test-limit", "1"];
+    let more = [&warm[..], &["--out", out.to_str().unwrap()]].concat();
+    let output = paint(&[&network[..], &short, &more].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let run = |more: &[&str]| {
+        let run = ["run", "--dataset", "embedded", "--method", "source", "--limit", "2"];
+        let to = folder.path().join("run");
+        let files = ["--weights", weights.to_str().unwrap(), "--out", to.to_str().unwrap()];
+        paint(&[&run[..], &files, more].concat())
+    };
+    let output = run(&[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let output = run(&["--overwrite", "--set", "model.input_size=[32,32]"]);
+    assert!(stderr(&output).contains("pos_embed"), "{}", stderr(&output));
+}
+
+#[test]
 fn wrong_requests_are_told_with_status_2() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("trained");

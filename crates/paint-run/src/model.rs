@@ -8,10 +8,10 @@ use std::sync::Arc;
 use paint_data::image::{Filter, Preprocess};
 use paint_data::{Dataset, Domain, Info, Sample};
 use paint_nn::backbone::vit::{Vit, VitConfig};
-use paint_nn::backbone::{BACKBONES, Backbone, BuildOptions, Weights, find};
+use paint_nn::backbone::{BACKBONES, Backbone, BuildOptions, Positions, Weights, find};
 use paint_nn::checkpoint::{
     self, Architecture, Checkpoint, CropMode, Interpolation, ModelConfig, PreprocessFlags,
-    read_model_config, read_preprocess,
+    VitSizes, read_model_config, read_preprocess,
 };
 use paint_tensor::Device;
 
@@ -47,10 +47,13 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
             path: weights.clone(),
         });
     }
-    let options = BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(device) };
+    let architecture = Architecture::detect(&arrays, &beside)?;
+    let positions = positions(&architecture, preprocess.input_size);
+    let preprocess = Some(preprocess);
+    let options = BuildOptions { preprocess, positions, ..BuildOptions::new(device) };
     let is_row = |name: &&String| BACKBONES.iter().any(|entry| entry.name == **name);
     let name = config.backbone.clone().or(beside.architecture.as_ref().filter(is_row).cloned());
-    let model = match (name, Architecture::detect(&arrays, &beside)?) {
+    let model = match (name, architecture) {
         (Some(name), _) => find(&name)?.build(Weights::Checkpoint(arrays), &options)?,
         (None, Architecture::Vit(sizes)) => {
             let image_size = options.preprocess.as_ref().map_or([224, 224], |p| p.input_size);
@@ -75,6 +78,19 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     };
     config.sha256 = Some(sha256);
     Ok(model)
+}
+
+/// A ViT may have been trained at another image size than its namesake's: where the weights have the positions of the
+/// preprocessing's size they are taken as they are, and any others are refused.
+fn positions(architecture: &Architecture, [height, width]: [usize; 2]) -> Positions {
+    match architecture {
+        Architecture::Vit(VitSizes { patch_size: [rows, columns], num_tokens, .. })
+            if *num_tokens == 1 + (height / rows) * (width / columns) =>
+        {
+            Positions::Interpolate
+        }
+        _ => Positions::Exact,
+    }
 }
 
 fn flags(config: &Model) -> Result<PreprocessFlags> {
