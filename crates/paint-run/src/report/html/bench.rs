@@ -230,7 +230,7 @@ fn stream(page: &BenchPage<'_>, out: &mut Sections) {
         }
     }
     if !html.is_empty() {
-        let text = "One cell a batch, one line a prompt; a ring marks the batch it was made for.";
+        let text = "One cell a batch, one line a prompt (of many, the most used); a ring marks the batch it was made for.";
         out.add("prompts", "Prompts", text, &html);
     }
 }

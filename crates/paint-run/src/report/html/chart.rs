@@ -1,5 +1,6 @@
 //! The charts of a page, as inline SVG.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -136,24 +137,44 @@ pub(super) fn curves(runs: &[Run<'_>]) -> String {
     svg + "</svg>"
 }
 
+/// The most lines of the chart of prompts.
+const LINES: usize = 32;
+
+/// The line of each prompt, in the order of their numbers; where there are too many, the least used share the last.
+fn prompt_lines(batches: &[BatchDone]) -> BTreeMap<usize, usize> {
+    let mut uses: BTreeMap<usize, usize> = BTreeMap::new();
+    for prompt in batches.iter().filter_map(|batch| batch.prompt) {
+        *uses.entry(prompt.index).or_default() += 1;
+    }
+    let mut by_use: Vec<usize> = uses.keys().copied().collect();
+    by_use.sort_by_key(|index| Reverse(uses[index]));
+    let own = if by_use.len() > LINES { LINES - 1 } else { by_use.len() };
+    let (mut own, shared) = (by_use[..own].to_vec(), &by_use[own..]);
+    own.sort_unstable();
+    let line_of_shared = own.len();
+    let own = own.into_iter().enumerate().map(|(line, index)| (index, line));
+    own.chain(shared.iter().map(|index| (*index, line_of_shared))).collect()
+}
+
 /// Which prompt each batch used.
 pub(super) fn prompts(batches: &[BatchDone]) -> String {
     const ROW: f64 = 15.0;
-    let used = batches.iter().filter_map(|batch| batch.prompt);
-    let mut rows: BTreeMap<usize, usize> = BTreeMap::new();
-    for prompt in used {
-        let next = rows.len();
-        rows.entry(prompt.index).or_insert(next);
-    }
-    let bottom = 4.0 + ROW * rows.len() as f64;
+    let rows = prompt_lines(batches);
+    let lines = rows.values().max().map_or(0, |last| last + 1);
+    let bottom = 4.0 + ROW * lines as f64;
     let mut svg = open(bottom + FOOT);
     boundaries(&mut svg, batches, 0.0, bottom);
     let step = (WIDTH - LEFT) / batches.len().max(1) as f64;
-    for (index, row) in &rows {
-        let y = 4.0 + ROW * (*row as f64 + 0.75);
+    for line in 0..lines {
+        let mut on_it = rows.iter().filter(|(_, of)| **of == line).map(|(index, _)| index);
+        let label = match (on_it.next(), on_it.count()) {
+            (Some(index), 0) => index.to_string(),
+            (_, others) => format!("{} more", others + 1),
+        };
+        let y = 4.0 + ROW * (line as f64 + 0.75);
         let _ = write!(
             svg,
-            "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{index}</text>",
+            "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{label}</text>",
             LEFT - 5.0
         );
     }
@@ -176,4 +197,39 @@ pub(super) fn prompts(batches: &[BatchDone]) -> String {
         );
     }
     svg + "</svg>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Prompt;
+
+    fn batches(prompts: impl Iterator<Item = usize>) -> Vec<BatchDone> {
+        let batch = |index: usize| BatchDone {
+            index: 0,
+            of: 1,
+            segment: 0,
+            domain: "fog".to_owned(),
+            severity: None,
+            samples: 1,
+            domain_accuracy: None,
+            running_accuracy: None,
+            prompt: Some(Prompt { index, allocated: false, reliability: None }),
+            scalars: BTreeMap::new(),
+            ms: 0.0,
+        };
+        prompts.map(batch).collect()
+    }
+
+    #[test]
+    fn few_prompts_have_a_line_each_and_of_many_the_least_used_share_one() {
+        let few = prompt_lines(&batches([4, 0, 4].into_iter()));
+        assert_eq!(few.into_iter().collect::<Vec<_>>(), [(0, 0), (4, 1)]);
+        // The even ones are used twice.
+        let many = prompt_lines(&batches((0..100).chain((0..62).step_by(2))));
+        assert_eq!(many.values().max(), Some(&(LINES - 1)));
+        assert_eq!((many[&60], many[&1], many[&99]), (30, LINES - 1, LINES - 1));
+        let svg = prompts(&batches((0..100).chain((0..62).step_by(2))));
+        assert!(svg.contains(">69 more<"), "{svg}");
+    }
 }

@@ -190,6 +190,7 @@ pub(super) struct Bar {
 pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
     const ROW: f64 = 26.0;
     const NAMES: f64 = 250.0;
+    const VALUE: f64 = 50.0;
     let top = bars.iter().map(|bar| bar.value.max(bar.beside.unwrap_or(0.0)));
     let scale = Scale { low: 0.0, high: Scale::around(top.chain([0.0])).high, step: 1.0 };
     let x = |value: f64| NAMES + (WIDTH - NAMES - 90.0) * scale.at(value).clamp(0.0, 1.0);
@@ -205,19 +206,22 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
             escape(&bar.label),
             bar.value
         );
-        let mut end = bar.value;
+        let mut end = x(bar.value);
         if let Some(spread) = bar.spread {
-            end += spread;
+            end = x(bar.value + spread);
             let _ = write!(
                 svg,
                 "<path class=\"whisker\" d=\"M{:.1} {:.1}H{:.1}\"/>",
                 x(bar.value - spread),
                 y + 9.0,
-                x(end)
+                end
             );
         }
         if let Some(beside) = bar.beside {
-            end = end.max(beside);
+            // The value stands behind the bar, or behind the tick where it would be struck through.
+            if (end..end + VALUE).contains(&x(beside)) {
+                end = x(beside);
+            }
             let _ = write!(
                 svg,
                 "<path class=\"beside\" d=\"M{0:.1} {1:.1}V{2:.1}\"><title>paper: {beside:.2}</title></path>",
@@ -226,7 +230,7 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
                 y + 20.0
             );
         }
-        text(&mut svg, x(end) + 6.0, y + 14.0, "start", &format!("{:.2}", bar.value));
+        text(&mut svg, end + 6.0, y + 14.0, "start", &format!("{:.2}", bar.value));
     }
     svg + "</svg>"
 }
