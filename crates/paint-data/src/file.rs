@@ -70,3 +70,11 @@ pub fn write_atomically(
 ) -> Result<()> {
     paint_rng::write_atomically(path, write).map_err(|source| Error::io(source, path))
 }
+
+/// The same without waiting for the disk.
+pub fn write_unflushed(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<()> {
+    paint_rng::write_unflushed(path, write).map_err(|source| Error::io(source, path))
+}

@@ -15,7 +15,7 @@ mod simd;
 
 pub use dataset::{DATASETS, Dataset, DatasetEntry, Domain, Info, Sample};
 pub use error::{Error, Result};
-pub use file::write_atomically;
+pub use file::{write_atomically, write_unflushed};
 pub use image::Image;
 pub use loader::{Batch, Loader, ReadAhead};
 pub use npy::NpyWriter;

@@ -13,7 +13,7 @@
 
 mod file;
 
-pub use file::{remove_leftovers, write_atomically};
+pub use file::{remove_leftovers, write_atomically, write_unflushed};
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, StandardNormal};

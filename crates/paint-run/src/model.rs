@@ -81,11 +81,12 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
 }
 
 /// A ViT may have been trained at another image size than its namesake's: where the weights have the positions of the
-/// preprocessing's size they are taken as they are, and any others are refused.
+/// preprocessing's square size they are taken as they are. Weights do not show which rectangle they were trained on.
 fn positions(architecture: &Architecture, [height, width]: [usize; 2]) -> Positions {
     match architecture {
         Architecture::Vit(VitSizes { patch_size: [rows, columns], num_tokens, .. })
-            if *num_tokens == 1 + (height / rows) * (width / columns) =>
+            if height / rows == width / columns
+                && *num_tokens == 1 + (height / rows) * (width / columns) =>
         {
             Positions::Interpolate
         }

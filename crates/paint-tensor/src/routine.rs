@@ -1,25 +1,22 @@
 //! A computation that is the same every time: what differs are the numbers of its inputs.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use crate::backend::{Recording, Storage};
-use crate::shape::elem_count;
 use crate::{Device, Error, Result, Tensor};
 
 /// A computation of fixed shape that is asked for again and again, such as the forward pass of a frozen model.
 ///
-/// Of calls in a row with inputs of the same shapes the second is timed; where the host takes the better part of it, the
-/// third is recorded, if the device can, and from then on such calls are replayed, which costs the host next to nothing.
-/// Everything else is simply done, every time.
+/// The second call in a row with inputs of the same shapes is recorded, if the device can and gains by it, and from then
+/// on such calls are replayed, which costs the host next to nothing. Everything else is simply done, every time.
 #[derive(Default)]
 pub struct Routine(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// The shapes of the last call, and how many calls in a row had them.
-    last: (Shapes, usize),
-    /// Shapes for which there is nothing to gain.
+    /// The shapes of the last call.
+    last: Shapes,
+    /// Shapes that cannot be recorded, or with nothing to gain.
     refused: Shapes,
     recorded: Option<Recorded>,
 }
@@ -27,6 +24,7 @@ struct Known {
 type Shapes = Vec<Vec<usize>>;
 
 struct Recorded {
+    device: Device,
     inputs: Shapes,
     outputs: Shapes,
     recording: Recording,
@@ -48,58 +46,40 @@ impl Routine {
     ) -> std::result::Result<Vec<Tensor>, E> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = shapes(inputs.iter().copied());
-        let calls = known.count(&now);
-        if calls == 3 && known.refused != now && !known.replays(&now) {
-            known.recorded = Recorded::make(inputs, &compute)?;
-            known.refused = if known.recorded.is_none() { now.clone() } else { Shapes::new() };
-        }
-        if let Some(recorded) = known.recorded.as_ref().filter(|it| it.inputs == now) {
-            return Ok(recorded.replay(inputs)?);
-        }
-        let detached: Vec<Tensor> = inputs.iter().map(|input| input.detach()).collect();
-        let compute = || -> std::result::Result<Vec<Tensor>, E> {
-            Ok(compute(&detached)?.iter().map(Tensor::detach).collect())
-        };
-        match inputs.first() {
-            Some(input) if calls == 2 => {
-                let (given, host_bound) = timed(input.device(), compute)?;
-                known.refused = if host_bound { Shapes::new() } else { now };
-                Ok(given)
+        let again = known.last == now;
+        known.last.clone_from(&now);
+        if let Some(device) = same_device(inputs) {
+            if again && known.refused != now && !known.replays(&now) {
+                // Whatever stands against it: the computation itself can still be done.
+                known.recorded = Recorded::make(&device, inputs, &compute).unwrap_or(None);
+                known.refused = if known.recorded.is_none() { now.clone() } else { Shapes::new() };
             }
-            _ => compute(),
+            if let Some(recorded) = known.recorded.as_ref().filter(|it| it.inputs == now)
+                && let Some(given) = recorded.replay(&device, inputs)?
+            {
+                return Ok(given);
+            }
         }
+        drop(known);
+        let inputs: Vec<Tensor> = inputs.iter().map(|input| input.detach()).collect();
+        Ok(compute(&inputs)?.iter().map(Tensor::detach).collect())
     }
 
     /// Whether calls with the shapes of the last one are replayed.
     pub fn is_recorded(&self) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.replays(&known.last.0)
+        known.replays(&known.last)
     }
 }
 
-/// What `compute` gives, and whether the host took the better part of it.
-fn timed<T, E: From<Error>>(
-    device: &Device,
-    compute: impl FnOnce() -> std::result::Result<T, E>,
-) -> std::result::Result<(T, bool), E> {
-    device.synchronize()?;
-    let start = Instant::now();
-    let given = compute()?;
-    let host = start.elapsed();
-    device.synchronize()?;
-    Ok((given, 2 * host > start.elapsed()))
+/// The device of all inputs; none where there is none, or several.
+fn same_device(inputs: &[&Tensor]) -> Option<Device> {
+    let (first, others) = inputs.split_first()?;
+    let same = |other: &&Tensor| first.device().check_same(other.device(), "routine").is_ok();
+    others.iter().all(same).then(|| first.device().clone())
 }
 
 impl Known {
-    /// How many calls in a row, with this one, have had these shapes.
-    fn count(&mut self, now: &Shapes) -> usize {
-        if self.last.0 != *now {
-            self.last = (now.clone(), 0);
-        }
-        self.last.1 += 1;
-        self.last.1
-    }
-
     fn replays(&self, shapes: &Shapes) -> bool {
         self.recorded.as_ref().is_some_and(|recorded| recorded.inputs == *shapes)
     }
@@ -107,12 +87,10 @@ impl Known {
 
 impl Recorded {
     fn make<E>(
+        device: &Device,
         inputs: &[&Tensor],
         compute: &impl Fn(&[Tensor]) -> std::result::Result<Vec<Tensor>, E>,
     ) -> Result<Option<Self>> {
-        let Some(device) = inputs.first().map(|input| input.device().clone()) else {
-            return Ok(None);
-        };
         let outputs = Mutex::new(Shapes::new());
         let on_storages = |places: Vec<Storage>| {
             let given = places.into_iter().zip(inputs).map(|(place, input)| {
@@ -126,23 +104,24 @@ impl Recorded {
         let recording = device.backend().record(&storages, &on_storages)?;
         let outputs = outputs.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(recording.map(|recording| Self {
+            device: device.clone(),
             inputs: shapes(inputs.iter().copied()),
             outputs,
             recording,
         }))
     }
 
-    fn replay(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-        let Some(device) = inputs.first().map(|input| input.device()) else {
-            return Ok(Vec::new());
-        };
+    /// What the recording gives; none for inputs that are elsewhere or stored otherwise than those it was made with.
+    fn replay(&self, device: &Device, inputs: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
+        if self.device.check_same(device, "routine").is_err() {
+            return Ok(None);
+        }
         let storages: Vec<&Storage> = inputs.iter().map(|input| input.storage()).collect();
         let given = device.backend().replay(&self.recording, &storages)?;
         let tensor = |(shape, storage): (&Vec<usize>, Storage)| {
-            debug_assert_eq!(elem_count(shape), storage.len(), "a result of a recording");
             Tensor::frozen(shape.clone(), storage, device.clone())
         };
-        Ok(self.outputs.iter().zip(given).map(tensor).collect())
+        Ok(given.map(|given| self.outputs.iter().zip(given).map(tensor).collect()))
     }
 }
 

@@ -97,7 +97,7 @@ impl LabelledImages {
         }
         let size = if fits { first } else { input };
         let numbers = size.iter().chain(&labels).map(|&number| number as u64);
-        let fingerprint = Fnv::of(numbers.chain(hashes.iter().copied()));
+        let fingerprint = Fnv::of(bytes.iter().map(|&byte| u64::from(byte)).chain(numbers));
         let images = Images::new(&bytes, size, device)?;
         Ok(Some(Self { images, labels, num_classes, fingerprint, hashes }))
     }

@@ -33,11 +33,12 @@ pub(crate) struct Args {
     /// The row of `paint list methods`
     #[arg(long, default_value = "paint")]
     method: String,
-    /// Continue from this file if it is there, and leave the adapted state in it
+    /// Begin with the adapted state in this file if it is there, and leave the new one in it; it holds what was learnt, not
+    /// which images were seen: the same command again predicts them all again
     #[arg(long)]
     state: Option<PathBuf>,
     /// Leave it every so many batches too, so that a killed process loses no more; 0 for the end alone
-    #[arg(long, default_value_t = 20, requires = "state")]
+    #[arg(long, default_value_t = 100, requires = "state")]
     checkpoint_every: usize,
     /// Images in a batch
     #[arg(long, default_value_t = 50)]

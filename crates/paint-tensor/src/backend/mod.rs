@@ -107,8 +107,8 @@ pub(crate) trait Backend: Training + Send + Sync {
     fn record(&self, _inputs: &[&Storage], _compute: Compute<'_>) -> Result<Option<Recording>> {
         Ok(None)
     }
-    /// What a recorded computation gives for other inputs of the same sizes.
-    fn replay(&self, recording: &Recording, _inputs: &[&Storage]) -> Result<Vec<Storage>> {
+    /// What a recorded computation gives for other inputs; none where they are not stored as those it was recorded with.
+    fn replay(&self, recording: &Recording, _inputs: &[&Storage]) -> Result<Option<Vec<Storage>>> {
         match *recording {
             #[cfg(feature = "cuda")]
             Recording::Cuda(_) => unreachable!("a recording is replayed where it was made"),

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// How a GPU computes: f32, tf32 or bf16
     #[arg(long, default_value = "f32")]
     precision: String,
-    /// Timed steps, after the first (on a GPU the first three)
+    /// Timed steps, after the first (on a GPU the first two)
     #[arg(long, default_value_t = 5)]
     repeat: usize,
     #[command(flatten)]
@@ -149,8 +149,7 @@ fn time(args: &Args, device: &Device) -> Result<()> {
     device.synchronize()?;
     let first_step_ms = first.elapsed().as_secs_f64() * 1e3;
     if device.memory().is_some() {
-        // A GPU records the passes of fixed size in the third step.
-        paint.adapt(&images)?;
+        // A GPU records the passes of fixed size in the second step.
         paint.adapt(&images)?;
         device.synchronize()?;
     }

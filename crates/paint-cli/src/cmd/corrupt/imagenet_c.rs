@@ -8,7 +8,7 @@ use std::{
 use paint_data::{
     Image, dataset,
     image::{Filter, Preprocess},
-    write_atomically,
+    write_unflushed,
 };
 use rayon::prelude::*;
 
@@ -47,7 +47,7 @@ pub(super) fn write(job: &Job, input: &Path, out: &Path, crop: bool) -> anyhow::
                     if let Some(folder) = target.parent() {
                         std::fs::create_dir_all(folder)?;
                     }
-                    write_atomically(&target, |file| corrupted.write_jpeg(file, QUALITY))?;
+                    write_unflushed(&target, |file| corrupted.write_jpeg(file, QUALITY))?;
                     job.written.fetch_add(1, Ordering::Relaxed);
                 }
                 bar.inc(1);

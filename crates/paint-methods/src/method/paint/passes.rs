@@ -1,6 +1,7 @@
 //! The passes of a step whose size the batch alone decides: the queries, the first prediction with `L_mi` and its
 //! gradients, and the last prediction. Each is a [`Routine`]; what changes between batches goes in as an input, and the
-//! rest is the frozen source model's. The pass over the confident samples has another size in every batch.
+//! rest is the frozen source model's. The pass over the confident samples has another size in every batch. (Where only some
+//! classes compete, their rows of the head are looked up by the host, and the two predictions are never recorded.)
 
 use paint_nn::backbone::{Backbone, Request};
 use paint_nn::loss;
@@ -18,6 +19,14 @@ pub(super) struct Routines {
     queries: Routine,
     tuning: Routine,
     prediction: Routine,
+}
+
+impl Routines {
+    /// Whether every pass like the last one is replayed.
+    #[cfg(test)]
+    pub(super) fn are_recorded(&self) -> bool {
+        [&self.queries, &self.tuning, &self.prediction].into_iter().all(Routine::is_recorded)
+    }
 }
 
 /// The inputs of a pass with the adapting model.
@@ -49,8 +58,8 @@ impl Paint {
             let pooled = self.unwatched.forward_embedded(&embedding, &Request::default())?.pooled;
             Ok(vec![embedding, pooled])
         };
-        self.source.note_pass(images.shape()[0], false);
         let given = self.routines.queries.run(&[images], compute)?;
+        self.source.note_pass(images.shape()[0], false);
         Ok((given[0].clone(), Queries::new(&given[1])?))
     }
 
@@ -102,8 +111,8 @@ impl Paint {
             let model = self.with_values(&values, false)?;
             Ok(vec![self.logits(model.as_ref(), embedding, prompt)?])
         };
-        self.source.note_pass(embedding.shape()[0], false);
         let given = self.routines.prediction.run(&inputs.list(), compute)?;
+        self.source.note_pass(embedding.shape()[0], false);
         Ok(given[0].clone())
     }
 
@@ -145,8 +154,8 @@ impl Paint {
             }
             Ok(given)
         };
-        self.source.note_pass(embedding.shape()[0], true);
         let given = self.routines.tuning.run(&inputs.list(), compute)?;
+        self.source.note_pass(embedding.shape()[0], true);
         let entropy = self.finite("the mean entropy", given[1].item()?)?;
         let diversity = self.finite("the entropy of the mean", given[2].item()?)?;
         let total = w_entropy * entropy - w_diversity * diversity;

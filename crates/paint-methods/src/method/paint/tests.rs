@@ -10,6 +10,10 @@ use super::mixing::{Mix, PseudoLabels};
 use super::*;
 
 fn vit() -> Vit {
+    vit_on(&Device::cpu())
+}
+
+fn vit_on(device: &Device) -> Vit {
     let config = VitConfig {
         image_size: [8, 12],
         patch_size: 4,
@@ -19,7 +23,7 @@ fn vit() -> Vit {
         mlp_ratio: 2.0,
         num_classes: 5,
     };
-    let options = BuildOptions::new(&Device::cpu());
+    let options = BuildOptions::new(device);
     let mut vit = Vit::build("tiny", config, Weights::Random(Seed(3)), &options).unwrap();
     let id = vit.params().id("head.weight").unwrap();
     let confident = vit.params()[id].scale(30.0).unwrap();
@@ -33,9 +37,13 @@ fn paint(settings: &Table) -> Paint {
 }
 
 fn images(seed: u64, b: usize) -> Tensor {
+    images_on(seed, b, &Device::cpu())
+}
+
+fn images_on(seed: u64, b: usize, device: &Device) -> Tensor {
     let mut rng = Seed(seed).derive("images", &[]);
     let data = (0..b * 3 * 8 * 12).map(|_| rng.uniform() as f32).collect();
-    Tensor::from_vec(data, [b, 3, 8, 12], &Device::cpu()).unwrap()
+    Tensor::from_vec(data, [b, 3, 8, 12], device).unwrap()
 }
 
 fn logits(rows: &[[f32; 3]]) -> Tensor {
@@ -50,6 +58,33 @@ fn fingerprint(paint: &Paint, choice: &Trainable) -> u64 {
 fn saved(paint: &Paint) -> Vec<(String, Vec<u32>)> {
     let bits = |t: &Tensor| t.to_vec().unwrap().into_iter().map(f32::to_bits).collect();
     paint.save().unwrap().tensors.iter().map(|(name, t)| (name.clone(), bits(t))).collect()
+}
+
+/// On the device that `PAINT_TEST_DEVICE` names: a GPU records these passes, the processor does them every time.
+#[test]
+fn passes_that_were_recorded_change_no_bit() {
+    let device = std::env::var("PAINT_TEST_DEVICE")
+        .map_or_else(|_| Device::cpu(), |name| Device::from_name(&name).unwrap());
+    for settings in [toml! { preset = "paper_adam" }, toml! { preset = "reference" eta = -1.0 }] {
+        let make = || {
+            let config = Config::from_settings(&settings).unwrap();
+            let (vit, draws) = (vit_on(&device), Box::new(Seeded(Seed(5))));
+            Paint::new(&BuildArgs::new(&vit, Seed(5)), config, draws).unwrap()
+        };
+        let (mut recorded, mut plain) = (make(), make());
+        for (step, b) in [6, 6, 6, 4, 6, 6].into_iter().enumerate() {
+            let images = images_on(step as u64, b, &device);
+            plain.routines = Routines::default();
+            let pair = [&mut recorded, &mut plain]
+                .map(|paint| paint.adapt(&images).unwrap().logits.to_vec().unwrap());
+            assert_eq!(pair[0], pair[1], "step {step}");
+            assert_eq!(
+                recorded.routines.are_recorded(),
+                device.memory().is_some() && step > 0 && b == 6
+            );
+        }
+        assert_eq!(saved(&recorded), saved(&plain));
+    }
 }
 
 #[test]

@@ -87,8 +87,10 @@ impl Cuda {
             alignment: at.alignment(),
         };
         self.gpu.enter()?;
-        if record::stream(&self.gpu).is_some() && !self.products.knows(&problem) {
-            record::refuse(&self.gpu, "choosing how a product is done")?;
+        if record::stream(&self.gpu).is_some()
+            && (problem.is_large() || !self.products.knows(&problem))
+        {
+            record::refuse(&self.gpu, "a large product, or one not done before")?;
         }
         let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
         self.products.queue(&problem, at, place)?;

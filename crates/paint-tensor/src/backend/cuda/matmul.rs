@@ -23,8 +23,8 @@ pub(super) const WORKSPACE: usize = 32 << 20;
 
 /// Guesses of the library that are timed for a large product.
 const GUESSES: usize = 16;
-/// Operations from which a product is worth timing.
-const LARGE: f64 = 4e9;
+/// Operations from which a product takes so long that its way is worth timing and its call does not matter.
+pub(super) const LARGE: f64 = 4e9;
 /// A later guess must take less than this part of the time of an earlier one.
 const CLEARLY: f32 = 0.97;
 
@@ -66,6 +66,12 @@ pub(super) struct Problem {
     pub(super) activation: Activation,
     /// The largest power of two, up to 256, that divides all addresses.
     pub(super) alignment: u32,
+}
+
+impl Problem {
+    pub(super) fn is_large(&self) -> bool {
+        2.0 * (self.batches * self.m) as f64 * (self.n * self.k) as f64 >= LARGE
+    }
 }
 
 /// Where the operands are.
@@ -288,8 +294,7 @@ impl Products {
         ] {
             prefer(preference, alignment, &problem.alignment)?;
         }
-        let operations = 2.0 * (batches * m) as f64 * (n * k) as f64;
-        let wanted = if operations < LARGE { 1 } else { GUESSES };
+        let wanted = if problem.is_large() { GUESSES } else { 1 };
         // SAFETY: the structure holds plain numbers, for which zero is a value.
         let mut guesses: [sys::cublasLtMatmulHeuristicResult_t; GUESSES] =
             unsafe { std::mem::zeroed() };

@@ -122,7 +122,7 @@ impl Backend for Cuda {
         Ok(self.recorded(inputs, compute)?.map(Recording::Cuda))
     }
 
-    fn replay(&self, recording: &Recording, inputs: &[&Storage]) -> Result<Vec<Storage>> {
+    fn replay(&self, recording: &Recording, inputs: &[&Storage]) -> Result<Option<Vec<Storage>>> {
         let Recording::Cuda(recorded) = recording;
         self.replayed(recorded, inputs)
     }

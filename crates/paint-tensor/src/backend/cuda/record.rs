@@ -1,9 +1,12 @@
 //! Computations that are recorded once and replayed: a CUDA graph costs the host one call where its kernels and products
 //! cost one each.
 //!
-//! A recording works at fixed addresses. All recordings of a GPU share that memory, because inputs are copied in and
-//! results out around every replay, and replays take turns on the one stream. How much is needed is found by recording
-//! once over addresses where nothing is: while a thread records, nothing runs.
+//! A recording works at fixed addresses. Recordings share that memory where it is large enough, because inputs are copied
+//! in and results out around every replay, and replays take turns on the one stream. How much is needed is found by
+//! recording once over addresses where nothing is: while a thread records, nothing runs.
+//!
+//! A computation with a product that takes longer than its call ([`super::matmul::LARGE`]) is not recorded: there the host is ahead of
+//! the GPU anyway.
 #![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
 
 use std::cell::RefCell;
@@ -21,7 +24,7 @@ use super::{Cuda, on_gpu};
 use crate::backend::{Compute, Storage};
 use crate::{Error, Result};
 
-/// The most memory that recordings share. What needs more keeps the GPU so busy that the host's calls do not matter.
+/// The most memory of a recording.
 const MOST: usize = 512 << 20;
 /// Where the addresses of a trial recording begin.
 const NOWHERE: u64 = 1 << 45;
@@ -92,66 +95,72 @@ pub(crate) struct Recorded {
     _memory: Arc<Block>,
 }
 
-/// Ends this thread's recording, however it is left.
-struct Session;
+/// A thread's recording, which ends however it is left.
+struct Session {
+    stream: sys::CUstream,
+    ended: bool,
+}
 
-impl Drop for Session {
-    fn drop(&mut self) {
+impl Session {
+    fn begin(gpu: &Arc<Gpu>, arena: &Arc<Arena>) -> std::result::Result<Self, DriverError> {
+        let stream = stream::create(stream::StreamKind::NonBlocking)?;
+        let session = Self { stream, ended: false };
+        // Nothing that is recorded allocates or waits, and other threads go on with whatever they do.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream was made just now.
+        unsafe { stream::begin_capture(stream, mode) }?;
+        ACTIVE.set(Some(Active { gpu: Arc::as_ptr(gpu), stream, arena: Arc::clone(arena) }));
+        Ok(session)
+    }
+
+    fn end(&mut self) -> std::result::Result<Captured, DriverError> {
+        self.ended = true;
         ACTIVE.set(None);
+        // SAFETY: the stream is this session's own; the graph is nobody else's.
+        unsafe { stream::end_capture(self.stream) }.map(Captured)
     }
 }
 
-/// The graph of what `work` queues, and what it gives; none where it fails.
-fn capture<T>(
-    gpu: &Arc<Gpu>,
-    arena: &Arc<Arena>,
-    work: impl FnOnce() -> Option<T>,
-) -> std::result::Result<Option<(sys::CUgraph, T)>, DriverError> {
-    let stream = stream::create(stream::StreamKind::NonBlocking)?;
-    // Nothing in `work` allocates or waits, and other threads go on with whatever they do.
-    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    // SAFETY: the stream was made just now.
-    unsafe { stream::begin_capture(stream, mode) }?;
-    ACTIVE.set(Some(Active { gpu: Arc::as_ptr(gpu), stream, arena: Arc::clone(arena) }));
-    let done = {
-        let _session = Session;
-        work()
-    };
-    // SAFETY: the stream is the one that records; it is destroyed once it does not.
-    let graph = unsafe {
-        let graph = stream::end_capture(stream);
-        stream::destroy(stream)?;
-        graph
-    };
-    match done {
-        None => {
-            if let Ok(graph) = graph {
-                // SAFETY: the graph is nobody else's.
-                unsafe { graph::destroy(graph) }?;
-            }
-            Ok(None)
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.ended {
+            // What was recorded until an error or a panic is of no use, and neither is an error now.
+            drop(self.end());
         }
-        Some(done) => Ok(Some((graph?, done))),
+        // SAFETY: as above, and it records no longer.
+        let _ = unsafe { stream::destroy(self.stream) };
+    }
+}
+
+/// What a session recorded.
+struct Captured(sys::CUgraph);
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // SAFETY: made by a session, and what was instantiated of it has a copy of its own.
+        let _ = unsafe { graph::destroy(self.0) };
     }
 }
 
 impl Cuda {
-    /// The graph of a computation in the memory of `arena`, with the places of its inputs and results.
+    /// The graph of a computation in the memory of `arena`, with the places of its inputs and results; none where it
+    /// needs the host.
     fn captured(
         &self,
         arena: &Arc<Arena>,
         inputs: &[&Storage],
         compute: Compute<'_>,
-    ) -> Result<Option<(sys::CUgraph, [Vec<Buffer>; 2])>> {
+    ) -> Result<Option<(Captured, [Vec<Buffer>; 2])>> {
         self.gpu.enter()?;
-        let work = || {
-            let take = |input: &&Storage| self.take(input.len(), on_gpu(input).kind).ok();
-            let places: Vec<Buffer> = inputs.iter().map(take).collect::<Option<_>>()?;
-            let given = compute(places.iter().cloned().map(Storage::Cuda).collect())?;
-            let outputs = given.iter().map(|x| self.aligned(on_gpu(x)).ok()).collect::<Option<_>>();
-            Some([places, outputs?])
-        };
-        capture(&self.gpu, arena, work).map_err(failed("recording a computation"))
+        let failed = |error| failed("recording a computation")(error);
+        let mut session = Session::begin(&self.gpu, arena).map_err(failed)?;
+        let places = inputs.iter().map(|input| self.take(input.len(), on_gpu(input).kind));
+        let places: Vec<Buffer> = places.collect::<Result<_>>()?;
+        let given = compute(places.iter().cloned().map(Storage::Cuda).collect());
+        let Some(given) = given else { return Ok(None) };
+        let outputs: Vec<Buffer> =
+            given.iter().map(|output| self.aligned(on_gpu(output))).collect::<Result<_>>()?;
+        Ok(Some((session.end().map_err(failed)?, [places, outputs])))
     }
 
     pub(super) fn recorded(
@@ -159,10 +168,14 @@ impl Cuda {
         inputs: &[&Storage],
         compute: Compute<'_>,
     ) -> Result<Option<Recorded>> {
+        if stream(&self.gpu).is_some() {
+            // Part of a recording already.
+            return Ok(None);
+        }
         let trial = Arena::over(Arc::clone(&self.gpu), NOWHERE, MOST);
-        let Some((graph, _)) = self.captured(&trial, inputs, compute)? else { return Ok(None) };
-        // SAFETY: the graph is nobody else's.
-        unsafe { graph::destroy(graph) }.map_err(failed("forgetting a trial recording"))?;
+        if self.captured(&trial, inputs, compute)?.is_none() {
+            return Ok(None);
+        }
         let bytes = trial.extent(NOWHERE);
         let memory = self.shared_memory(bytes)?;
         // As long as the trial's, so that the same pieces are chosen.
@@ -174,12 +187,9 @@ impl Cuda {
             let why = "it takes more memory the second time".to_owned();
             return Err(Error::Gpu { what: "recording a computation".to_owned(), why });
         }
-        // SAFETY: the graph was recorded just now, and lives on in what is made of it.
-        let ready = unsafe {
-            let ready = graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
-            graph::destroy(graph).and(ready)
-        };
-        let ready = ready.map_err(failed("preparing a recorded computation"))?;
+        // SAFETY: the graph was recorded just now.
+        let ready = unsafe { graph::instantiate(graph.0, sys::CUgraphInstantiate_flags(0)) }
+            .map_err(failed("preparing a recorded computation"))?;
         let graph = Graph(ready, Arc::clone(&self.gpu));
         Ok(Some(Recorded { graph, inputs, outputs, _memory: memory }))
     }
@@ -199,9 +209,15 @@ impl Cuda {
         &self,
         recorded: &Recorded,
         inputs: &[&Storage],
-    ) -> Result<Vec<Storage>> {
+    ) -> Result<Option<Vec<Storage>>> {
         let inputs: Vec<Buffer> =
             inputs.iter().map(|input| self.aligned(on_gpu(input))).collect::<Result<_>>()?;
+        let form = |buffers: &[Buffer]| -> Vec<(usize, Kind)> {
+            buffers.iter().map(|buffer| (buffer.len(), buffer.kind)).collect()
+        };
+        if form(&inputs) != form(&recorded.inputs) {
+            return Ok(None);
+        }
         let outputs: Vec<Buffer> = (recorded.outputs.iter())
             .map(|place| self.take(place.len(), place.kind))
             .collect::<Result<_>>()?;
@@ -214,7 +230,7 @@ impl Cuda {
             .map_err(failed("replaying a recorded computation"))?;
         self.copy_all(&recorded.outputs, &outputs)?;
         drop(turn);
-        Ok(outputs.into_iter().map(Storage::Cuda).collect())
+        Ok(Some(outputs.into_iter().map(Storage::Cuda).collect()))
     }
 
     /// Copies each buffer to its place, all in one launch. Blocks end at multiples of a word, so whole words are copied.
