@@ -195,8 +195,7 @@ impl Method for Paint {
         let embedding = self.source.embed(images)?;
         let features = self.source.forward_embedded(&embedding, &Request::default())?;
         let prompt = self.find(&Queries::new(&features.pooled)?)?;
-        let prompt = prompt.map(|id| self.memory.prompt(id)).transpose()?;
-        self.logits(self.model.as_ref(), &embedding, prompt)
+        self.logits(self.model.as_ref(), &embedding, self.prompt(prompt)?)
     }
 
     fn reset(&mut self) -> Result<()> {

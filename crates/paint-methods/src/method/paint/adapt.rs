@@ -86,8 +86,7 @@ impl Paint {
             if !pseudo.confident.is_empty() {
                 let mix = Mix::draw(&pseudo, self.draws.as_ref(), self.step, self.config.alpha);
                 let x = self.mixed_embedding(&pseudo.confident, &mix, images, &embedding)?;
-                let prompt = prompt.map(|id| self.memory.prompt(id)).transpose()?;
-                let z = self.logits(self.model.as_ref(), &x, prompt)?;
+                let z = self.logits(self.model.as_ref(), &x, self.prompt(prompt)?)?;
                 mixed = Some(z.detach());
                 gradients.accumulate(self.consistency(&mix, z, b, &mut losses)?)?;
             }

@@ -80,6 +80,11 @@ impl Paint {
         Ok(model.forward_embedded(embedding, &request)?.logits)
     }
 
+    /// A prompt of the memory, by its number.
+    pub(super) fn prompt(&self, id: Option<u64>) -> Result<Option<&Tensor>> {
+        Ok(id.map(|id| self.memory.prompt(id)).transpose()?)
+    }
+
     /// The parameters of the model that train.
     fn values(&self) -> Vec<ParamId> {
         self.model.params().select(&self.trained())
@@ -87,8 +92,7 @@ impl Paint {
 
     fn inputs<'a>(&'a self, embedding: &'a Tensor, prompt: Option<u64>) -> Result<Inputs<'a>> {
         let values = self.values().into_iter().map(|id| &self.model.params()[id]).collect();
-        let prompt = prompt.map(|id| self.memory.prompt(id)).transpose()?;
-        Ok(Inputs { embedding, values, prompt })
+        Ok(Inputs { embedding, values, prompt: self.prompt(prompt)? })
     }
 
     /// The source model with given values of what trains.

@@ -368,15 +368,7 @@ impl Backend for Cuda {
     }
 
     fn concat(&self, outer: usize, parts: &[(&Storage, usize)]) -> Result<Storage> {
-        let total: usize = parts.iter().map(|(_, width)| width).sum();
-        let narrow = parts.iter().any(|(part, _)| on_gpu(part).kind == Kind::Bf16);
-        let out = self.take(outer * total, if narrow { Kind::Bf16 } else { Kind::F32 })?;
-        let mut start = 0;
-        for &(part, width) in parts {
-            self.copy_rows((on_gpu(part), 0, width), (&out, start, total), [outer, width])?;
-            start += width;
-        }
-        Ok(Storage::Cuda(out))
+        self.joined(outer, parts)
     }
 
     fn slice(

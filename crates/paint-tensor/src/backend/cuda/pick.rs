@@ -1,12 +1,25 @@
-//! Launches of the kernels that read or write elements by their index.
+//! Launches of the kernels that move elements: rows side by side, and elements by their index.
 
-use super::Cuda;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Kind};
 use super::driver::Arg;
+use super::{Cuda, on_gpu};
 use crate::Result;
 use crate::backend::Storage;
 
 impl Cuda {
+    /// The rows of each part, of its width, beside those of the others.
+    pub(super) fn joined(&self, outer: usize, parts: &[(&Storage, usize)]) -> Result<Storage> {
+        let total: usize = parts.iter().map(|(_, width)| width).sum();
+        let narrow = parts.iter().any(|(part, _)| on_gpu(part).kind == Kind::Bf16);
+        let out = self.take(outer * total, if narrow { Kind::Bf16 } else { Kind::F32 })?;
+        let mut start = 0;
+        for &(part, width) in parts {
+            self.copy_rows((on_gpu(part), 0, width), (&out, start, total), [outer, width])?;
+            start += width;
+        }
+        Ok(Storage::Cuda(out))
+    }
+
     /// Rows of `width` elements by index.
     pub(super) fn gathered(&self, x: &Buffer, indices: &[usize], width: usize) -> Result<Storage> {
         let (at, out) = (self.indices(indices)?, self.take_f32(indices.len() * width)?);
