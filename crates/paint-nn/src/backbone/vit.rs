@@ -106,19 +106,17 @@ impl Vit {
         &self.config
     }
 
-    /// `[CLS, P_1..P_L, patches]` with position embeddings, `[B, N, D]` → `[B, 1 + P + N, D]`.
+    /// `[CLS, P_1..P_L, patches]`, `[B, N, D]` → `[B, 1 + P + N, D]`.
     fn tokens(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Tensor> {
         let [b, n, d] = embedding.dims3("embedding")?;
         let expected = [b, self.config.num_patches(), self.config.embed_dim];
         if [b, n, d] != expected {
             return Err(shape("embedding", &expected, embedding));
         }
-        let position = &self.params[self.pos_embed]; // [1, 1 + N, D]
-        let position_of_cls = position.slice(1, 0, 1)?;
+        let position_of_cls = self.params[self.pos_embed].slice(1, 0, 1)?;
         let cls = self.params[self.cls_token].add(&position_of_cls)?.broadcast_to([b, 1, d])?;
-        let patches = embedding.add(&position.slice(1, 1, n)?)?;
         let Some(prompt) = request.prompt else {
-            return Ok(Tensor::concat(&[&cls, &patches], 1)?.compact()?);
+            return Ok(Tensor::concat(&[&cls, embedding], 1)?.compact()?);
         };
         let [p, width] = prompt.dims2("prompt")?;
         if width != d {
@@ -129,7 +127,7 @@ impl Vit {
             PromptPosition::None => prompt,
             PromptPosition::Cls => prompt.add(&position_of_cls)?,
         };
-        Ok(Tensor::concat(&[&cls, &prompt.broadcast_to([b, p, d])?, &patches], 1)?.compact()?)
+        Ok(Tensor::concat(&[&cls, &prompt.broadcast_to([b, p, d])?, embedding], 1)?.compact()?)
     }
 }
 
@@ -159,7 +157,9 @@ impl Backbone for Vit {
         let patches = x.unfold_patches(self.config.patch_size)?; // [B, N, 3pp]
         let pixels = 3 * self.config.patch_size * self.config.patch_size;
         let weight = self.params[self.patch_weight].reshape([self.config.embed_dim, pixels])?;
-        Ok(patches.linear(&weight, Some(&self.params[self.patch_bias]))?)
+        let embedding = patches.linear(&weight, Some(&self.params[self.patch_bias]))?;
+        let position = &self.params[self.pos_embed]; // [1, 1 + N, D]
+        Ok(embedding.add(&position.slice(1, 1, self.config.num_patches())?)?)
     }
 
     fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {

@@ -15,6 +15,9 @@ use crate::{Error, Result};
 
 const TYPES: &str = include_str!("kernels/types.cuh");
 
+/// The compute capability of Hopper.
+pub(super) const HOPPER: (i32, i32) = (9, 0);
+
 /// One file of kernels and the constants it is compiled with.
 pub(super) struct Source {
     pub(super) name: &'static str,
@@ -34,7 +37,9 @@ impl Source {
     /// Machine code of this source for a GPU of this capability.
     pub(super) fn file(&self, capability: (i32, i32), cache: Option<&Path>) -> Cubin<'_> {
         let text = self.text();
-        let architecture = format!("sm_{}{}", capability.0, capability.1);
+        // Warpgroup products exist on Hopper alone, and only for code that asks for exactly it.
+        let exact = if capability == HOPPER { "a" } else { "" };
+        let architecture = format!("sm_{}{}{exact}", capability.0, capability.1);
         let path = cache.map(|folder| folder.join(file_name(self.name, &text, &architecture)));
         Cubin { source: self, text, architecture, path }
     }

@@ -31,7 +31,6 @@ use std::sync::{Arc, Mutex, Weak};
 
 use self::arena::{Arena, Block};
 use self::axes::axes;
-use self::buffer::Kind;
 use self::driver::{Arg, Gpu, Kernels};
 use self::matmul::Products;
 use super::{
@@ -61,7 +60,7 @@ struct Cuda {
     products: Products,
     workspace: Buffer,
     cache: Option<PathBuf>,
-    attention: Mutex<HashMap<(usize, Kind), Arc<Kernels>>>,
+    attention: Mutex<HashMap<attention::Variant, Arc<Kernels>>>,
     /// The memory that recordings share, while there are any.
     shared: Mutex<Weak<Block>>,
 }

@@ -13,23 +13,6 @@
 #define BANDS (MODE == 0 && WIDTH <= 64 ? 2 : 1)
 #define MOST_THREADS 128
 #define VECTOR (16 / (int)sizeof(Element))
-#define LOG2E 1.4426950408889634f
-
-struct Rows {
-    const Element *data;
-    i64 row;
-};
-
-struct Shape {
-    int heads, q_len, kv_len;
-    float scale;
-};
-
-__device__ __forceinline__ float fast_exp2(float x) {
-    float out;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
-    return out;
-}
 
 // Begins to copy `count` rows of one head, from `first` on, into a tile; what lies outside is zero. `arrived` waits.
 __device__ __forceinline__ void load_tile(Element *tile, int count, const Element *rows, i64 pitch, int first,
@@ -41,8 +24,7 @@ __device__ __forceinline__ void load_tile(Element *tile, int count, const Elemen
         Element *to = tile + row * PITCH + column;
 #if HEAD % 8 == 0
         bool inside = first + row < len && column < HEAD;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                     "l"(inside ? from : rows), "r"(inside ? 16 : 0));
+        send(shared_address(to), inside ? from : rows, inside);
 #else
         for (int j = 0; j < VECTOR; j++)
             to[j] = first + row < len && column + j < HEAD ? from[j] : narrow<Element>(0.0f);
@@ -50,13 +32,10 @@ __device__ __forceinline__ void load_tile(Element *tile, int count, const Elemen
     }
 }
 
-// Ends a group of copies.
-__device__ __forceinline__ void sent() { asm volatile("cp.async.commit_group;"); }
-
-// Waits for all groups but the last `pending`.
+// Waits for all groups of copies but the last `pending`, of all threads.
 template <int pending>
 __device__ __forceinline__ void arrived() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending));
+    received<pending>();
     __syncthreads();
 }
 
@@ -116,8 +95,6 @@ __device__ __forceinline__ void clear(float c[BANDS][N][4]) {
 }
 
 #define EACH_BAND(band) _Pragma("unroll") for (int band = 0; band < BANDS; band++)
-// Accumulator (j, i) of a band: its row is one of the lane's two, `i / 2`, and its column is
-#define COLUMN(j, i) ((j) * 8 + threadIdx.x % 4 * 2 + (i) % 2)
 #define EACH_SCORE(j, i, n) _Pragma("unroll") for (int j = 0; j < (n) / 8; j++) _Pragma("unroll") for (int i = 0; i < 4; i++)
 
 // A band's rows, those of the first 8 times `top`, those of the last 8 times `bottom`.
@@ -145,8 +122,6 @@ __device__ __forceinline__ void store(const float c[WIDTH / 8][4], Element *rows
         }
 }
 
-#define HEAD_OF(rows, len) (rows.data + (i64)blockIdx.z * (len) * rows.row + blockIdx.y * HEAD)
-extern __shared__ __align__(16) unsigned char memory[];
 // Rows that a block owns.
 #define OWN ((int)blockDim.x / 2 * BANDS)
 // The pairs of tiles that a block walks over come first, then tiles of its own rows.
@@ -265,8 +240,6 @@ extern "C" __global__ void attention_delta(Shape shape, const Element *out, cons
     i64 head = row % shape.heads, m = row / shape.heads % shape.q_len, image = row / shape.heads / shape.q_len;
     if (lane == 0 && row < n) delta[(image * shape.heads + head) * shape.q_len + m] = sum;
 }
-
-#define STATISTICS_OF(x) ((x) + ((i64)blockIdx.z * shape.heads + blockIdx.y) * shape.q_len)
 
 // dQ: a warp owns queries and walks over the keys.
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 2)

@@ -1,31 +1,18 @@
 // Fragments of the tensor cores' products: operands out of tiles in shared memory, or out of accumulators.
 //
-// Compiled for one head dimension (HEAD, padded with zeros to WIDTH, a multiple of 16) and one arithmetic (MODE):
-//   0  bf16 storage, bf16 products
-//   1  f32 storage, tf32 products
-//   2  f32 storage, three tf32 products for each f32 one (high·high + high·low + low·high)
+// Compiled for one head dimension (HEAD, padded with zeros to WIDTH, a multiple of 16) and one arithmetic (MODE).
 
 #if MODE == 0
-typedef bf16 Element;
 #define DEPTH 16
 #define PITCH (WIDTH + 8)
 #else
-typedef float Element;
 #define DEPTH 8
 #define PITCH (WIDTH + 4)
 #endif
 
-__device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
-
 #if MODE == 0
 struct Left { u32 r[4]; };
 struct Right { u32 r[2]; };
-
-__device__ __forceinline__ u32 pair(float low, float high) {
-    u32 out;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-    return out;
-}
 
 __device__ __forceinline__ Left load_left(const Element *tile, int row, int k) {
     int lane = threadIdx.x % 32;

@@ -1,0 +1,114 @@
+//! Attention over sequences of any length, which a block walks over in tiles; compiled for a head dimension.
+
+use super::super::buffer::Buffer;
+use super::super::compile::Source;
+use super::super::driver::{Arg, Grid};
+use super::super::{Cuda, on_gpu};
+use super::{Inputs, Kind, Targets, rows, shape};
+use crate::Result;
+use crate::backend::{Attention, AttentionGrad, Precision};
+
+const TEXT: &str = concat!(
+    include_str!("../kernels/heads.cuh"),
+    include_str!("../kernels/fragments.cuh"),
+    include_str!("../kernels/attention.cu")
+);
+const NAMES: [&str; 4] = [
+    "attention_forward",
+    "attention_delta",
+    "attention_backward_queries",
+    "attention_backward_keys",
+];
+/// Rows of a tile that a block walks over, as in the kernels.
+const TILE: usize = 64;
+/// The most warps of a block: as many as leave registers for other blocks beside it.
+const MOST_WARPS: usize = 4;
+
+/// One of the kernels over rows.
+struct Kernel {
+    name: &'static str,
+    /// Tiles of its own rows.
+    own: usize,
+    /// Whether it keeps two numbers of every query.
+    statistics: bool,
+}
+
+const FORWARD: Kernel = Kernel { name: NAMES[0], own: 1, statistics: false };
+const QUERIES: Kernel = Kernel { name: NAMES[2], own: 2, statistics: false };
+const KEYS: Kernel = Kernel { name: NAMES[3], own: 2, statistics: true };
+
+pub(super) fn source(head: usize, kind: Kind, precision: Precision) -> (Source, Vec<String>) {
+    let mode = match (kind, precision) {
+        (Kind::Bf16, _) => 0,
+        (Kind::F32, Precision::F32) => 2,
+        (Kind::F32, _) => 1,
+    };
+    let width = head.next_multiple_of(16);
+    let defines = vec![("MODE", mode), ("HEAD", head), ("WIDTH", width)];
+    (Source { name: "attention", text: TEXT, defines }, NAMES.map(str::to_owned).to_vec())
+}
+
+pub(super) fn forward(attention: &Attention, kind: Kind) -> (&'static str, Grid) {
+    (FORWARD.name, grid(attention, kind, attention.q_len, &FORWARD))
+}
+
+/// Rows that a warp owns: two bands of 16 in bf16, if their accumulators fit into registers.
+fn warp_rows(head: usize, kind: Kind) -> usize {
+    if kind == Kind::Bf16 && head <= 64 { 32 } else { 16 }
+}
+
+/// How a kernel is spread over `len` rows.
+fn grid(attention: &Attention, kind: Kind, len: usize, kernel: &Kernel) -> Grid {
+    let rows = warp_rows(attention.head_dim, kind);
+    let warps = len.div_ceil(rows).max(1);
+    let blocks = warps.div_ceil(MOST_WARPS);
+    let warps = warps.div_ceil(blocks);
+    let statistics = if kernel.statistics { 8 * attention.q_len.next_multiple_of(TILE) } else { 0 };
+    Grid {
+        blocks: [blocks, attention.heads, attention.batch],
+        threads: [32 * warps as u32, 1],
+        shared: (tiles(attention.head_dim, kind, rows * warps, kernel.own) + statistics) as u32,
+    }
+}
+
+/// Bytes of the tiles of a block: the pairs it walks over, two in bf16 and one in f32, and `own` tiles of its rows.
+fn tiles(head: usize, kind: Kind, rows: usize, own: usize) -> usize {
+    let width = head.next_multiple_of(16);
+    let (pairs, row) = match kind {
+        Kind::Bf16 => (2, (width + 8) * 2),
+        Kind::F32 => (1, (width + 4) * 4),
+    };
+    (pairs * 2 * TILE + own * rows) * row
+}
+
+impl Cuda {
+    pub(super) fn tiled_backward(
+        &self,
+        attention: &Attention,
+        saved: &AttentionGrad,
+        inputs: &Inputs,
+        grad: &Buffer,
+        to: &Targets,
+    ) -> Result<()> {
+        let count = attention.batch * attention.heads * attention.q_len;
+        let delta = self.take_f32(count)?;
+        let delta_grid = Grid::new([count.div_ceil(32), 1, 1], [256, 1]);
+        let args = [
+            shape(attention),
+            Arg::Address(on_gpu(saved.out).address()),
+            Arg::Address(grad.address()),
+            Arg::Address(delta.address()),
+            Arg::I64(count as i64),
+        ];
+        self.gpu.launch(&inputs.kernels, NAMES[1], delta_grid, &args)?;
+        let statistics = [on_gpu(saved.lse), &delta].map(|x| Arg::Address(x.address()));
+        let grad = [rows(grad, 0, attention.width())];
+        let read = [&inputs.args(attention)[..], &grad, &statistics].concat();
+        let over_queries = grid(attention, inputs.kind, attention.q_len, &QUERIES);
+        let args = [&read[..], &to.dq].concat();
+        self.gpu.launch(&inputs.kernels, QUERIES.name, over_queries, &args)?;
+        let over_keys = grid(attention, inputs.kind, attention.kv_len, &KEYS);
+        let args = [&read[..], &to.dkv].concat();
+        self.gpu.launch(&inputs.kernels, KEYS.name, over_keys, &args)
+    }
+}

@@ -1,0 +1,232 @@
+// softmax(Q Kᵀ / sqrt(d)) V and its gradients for sequences whose keys and values fit into shared memory as a whole, heads
+// of 64 channels, in bf16 on Hopper.
+//
+// TOKENS is the length rounded up to 16, TURNS how many groups of 64 queries a block of the forward kernel works on one after
+// the other. A warpgroup owns 64 rows of the result. Accumulators of one product are the left
+// operand of the next as they stand. Blocks never share an output, so results are the same bits every time.
+
+// Rows of a tile of the gradients, which take 32 queries at once.
+#define ROWS ((TOKENS + 31) / 32 * 32)
+#define GROUPS ((ROWS + 63) / 64)
+// Passes of a block over all chunks of a tile.
+#define PASSES ((ROWS * 8 + 128 * GROUPS - 1) / (128 * GROUPS))
+
+// The first tile, where an atom may begin.
+__device__ __forceinline__ u32 first_tile() { return (shared_address(memory) + 1023) / 1024 * 1024; }
+
+// Begins to copy `count` rows of one head, from `first` on, into a tile; what lies outside is zero.
+__device__ __forceinline__ void load_tile(u32 tile, int count, const Element *rows, i64 pitch, int first, int len) {
+    for (int i = threadIdx.x; i < count * 8; i += blockDim.x) {
+        int row = i / 8, chunk = i % 8;
+        bool inside = first + row < len;
+        send(tile + chunk_at(row, chunk), inside ? rows + (first + row) * pitch + chunk * 8 : rows, inside);
+    }
+}
+
+// Waits for all groups of copies but the last `pending`, of all threads.
+template <int pending>
+__device__ __forceinline__ void arrived() {
+    received<pending>();
+    publish();
+    __syncthreads();
+}
+
+#define EACH(j, i, n) _Pragma("unroll") for (int j = 0; j < (n) / 8; j++) _Pragma("unroll") for (int i = 0; i < 4; i++)
+#define LANE (threadIdx.x % 32)
+#define WARP_ROW (threadIdx.x % 128 / 32 * 16)
+
+// A warp's 16 rows, the first 8 times `top` and the last times `bottom`, by way of its rows of a tile that is free.
+__device__ __forceinline__ void store(const float *c, u32 tile, int tile_row, Element *rows, i64 pitch, int first,
+                                      int len, float top, float bottom) {
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float factor = half ? bottom : top;
+            u32 to = tile + chunk_at(tile_row + LANE / 4 + half * 8, j) + LANE % 4 * 4;
+            u32 both = pair(c[4 * j + 2 * half] * factor, c[4 * j + 2 * half + 1] * factor);
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(both) : "memory");
+        }
+    __syncwarp();
+#pragma unroll
+    for (int i = LANE; i < 128; i += 32) {
+        int row = i / 8, chunk = i % 8;
+        if (first + row >= len) continue;
+        Pack<u32, 4> eight;
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(eight.v[0]), "=r"(eight.v[1]), "=r"(eight.v[2]), "=r"(eight.v[3])
+                     : "r"(tile + chunk_at(tile_row + row, chunk)) : "memory");
+        *(Pack<u32, 4> *)(rows + (first + row) * pitch + chunk * 8) = eight;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128, 3)
+attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse) {
+    u32 ks = first_tile(), vs = ks + TOKENS * ROW, qs = vs + TOKENS * ROW;
+    int begin = blockIdx.x * 64 * TURNS;
+    load_tile(ks, TOKENS, HEAD_OF(k, shape.kv_len), k.row, 0, shape.kv_len);
+    load_tile(qs, 64 * TURNS, HEAD_OF(q, shape.q_len), q.row, begin, shape.q_len);
+    sent();
+    load_tile(vs, TOKENS, HEAD_OF(v, shape.kv_len), v.row, 0, shape.kv_len);
+    sent();
+    arrived<1>();
+    float factor = shape.scale * LOG2E;
+#pragma unroll 1
+    for (int turn = 0; turn < TURNS && begin + turn * 64 < shape.q_len; turn++) {
+        u32 own = qs + turn * 64 * ROW;
+        float s[TOKENS / 2], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
+        ready();
+#pragma unroll
+        for (int step = 0; step < 4; step++) {
+            u64 a = operand(own + step * 32), b = operand(ks + step * 32);
+#pragma unroll
+            for (int n = 0; n + 64 <= TOKENS; n += 64) multiply_64<0>(s + n / 2, a, b + n * ROW / 16, step);
+#if TOKENS % 64 >= 32
+            multiply_32(s + TOKENS / 64 * 32, a, b + TOKENS / 64 * 64 * ROW / 16, step);
+#endif
+#if TOKENS % 32
+            multiply_16(s + TOKENS / 32 * 16, a, b + TOKENS / 32 * 32 * ROW / 16, step);
+#endif
+        }
+        issued();
+        done<0>();
+        int row = begin + turn * 64 + WARP_ROW;
+        // A warp past the end has nothing to weigh; what it multiplies below is never stored.
+        if (row < shape.q_len) {
+            EACH(j, i, 16) {
+                const int last = TOKENS / 8 - 2;
+                if (COLUMN(last + j, i) >= shape.kv_len) s[4 * (last + j) + i] = -INFINITY;
+            }
+            EACH(j, i, TOKENS) top[i / 2] = fmaxf(top[i / 2], s[4 * j + i]);
+            float shift[2];
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                for (int step = 1; step < 4; step *= 2)
+                    top[half] = fmaxf(top[half], __shfl_xor_sync(~0u, top[half], step));
+                shift[half] = -top[half] * factor;
+            }
+            EACH(j, i, TOKENS) {
+                s[4 * j + i] = fast_exp2(fmaf(s[4 * j + i], factor, shift[i / 2]));
+                sum[i / 2] += s[4 * j + i];
+            }
+        }
+        u32 p[TOKENS / 4];
+#pragma unroll
+        for (int i = 0; i < TOKENS / 4; i++) p[i] = pair(s[2 * i], s[2 * i + 1]);
+        if (turn == 0) arrived<0>();
+        float o[32];
+        ready();
+#pragma unroll
+        for (int step = 0; step < TOKENS / 16; step++)
+            multiply_fragments(o, p + 4 * step, operand(vs + step * 16 * ROW), step);
+        issued();
+        for (int half = 0; half < 2; half++)
+            for (int step = 1; step < 4; step *= 2) sum[half] += __shfl_xor_sync(~0u, sum[half], step);
+        done<0>();
+        __syncthreads();
+        i64 width = (i64)shape.heads * HEAD;
+        store(o, own, WARP_ROW, out + (i64)blockIdx.z * shape.q_len * width + blockIdx.y * HEAD, width, row,
+              shape.q_len, 1.0f / sum[0], 1.0f / sum[1]);
+        if (LANE % 4 == 0)
+            for (int half = 0; half < 2; half++) {
+                int at = row + LANE / 4 + half * 8;
+                if (at < shape.q_len) STATISTICS_OF(lse)[at] = top[half] * shape.scale + logf(sum[half]);
+            }
+    }
+}
+
+// All gradients of one head of one image. A warpgroup owns 64 keys, with scores held transposed, and then 64 queries: what
+// all of them found about the scores lies in shared memory by then.
+extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS <= 2 ? 2 : 1)
+attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const Element *out, const float *lse,
+                         Element *dq, i64 dq_row, Element *dk, Element *dv, i64 dkv_row) {
+    const int bytes = ROWS * ROW;
+    u32 qs = first_tile(), gs = qs + bytes, ks = gs + bytes, vs = ks + bytes, slopes = vs + bytes;
+    float *shifts = (float *)(memory + (slopes - shared_address(memory)) + GROUPS * bytes), *deltas = shifts + ROWS;
+    int len = shape.q_len, group = threadIdx.x / 128, own = group * 64 + WARP_ROW;
+    load_tile(ks, ROWS, HEAD_OF(k, len), k.row, 0, len);
+    load_tile(qs, ROWS, HEAD_OF(q, len), q.row, 0, len);
+    load_tile(vs, ROWS, HEAD_OF(v, len), v.row, 0, len);
+    load_tile(gs, ROWS, HEAD_OF(grad, len), grad.row, 0, len);
+    sent();
+    i64 width = (i64)shape.heads * HEAD;
+    out += (i64)blockIdx.z * len * width + blockIdx.y * HEAD;
+    Pack<Element, 8> o[PASSES];
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++) {
+        int row = (threadIdx.x + pass * blockDim.x) / 8;
+        if (row < len) o[pass] = *(const Pack<Element, 8> *)(out + row * width + threadIdx.x % 8 * 8);
+    }
+    arrived<0>();
+    // Of every query: minus the logarithm of its sum, and Σ dO O. Queries past the end weigh nothing.
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++) {
+        int row = (threadIdx.x + pass * blockDim.x) / 8, chunk = threadIdx.x % 8;
+        float delta = 0.0f;
+        if (row < len) {
+            Pack<Element, 8> y = *(const Pack<Element, 8> *)(memory + (gs - shared_address(memory)) + chunk_at(row, chunk));
+            for (int j = 0; j < 8; j++) delta += widen(o[pass].v[j]) * widen(y.v[j]);
+        }
+        for (int step = 4; step > 0; step /= 2) delta += __shfl_xor_sync(~0u, delta, step);
+        if (chunk == 0 && row < ROWS) {
+            shifts[row] = row < len ? STATISTICS_OF(lse)[row] * -LOG2E : -INFINITY;
+            deltas[row] = delta;
+        }
+    }
+    __syncthreads();
+    float key[32], value[32], factor = shape.scale * LOG2E;
+#pragma unroll 1
+    for (int at = 0; at < ROWS; at += 32) {
+        float s[16], dp[16];
+        u32 weights[8], slope[8];
+        ready();
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+            multiply_32(s, operand(ks + group * 64 * ROW + step * 32), operand(qs + at * ROW + step * 32), step);
+        issued();
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+            multiply_32(dp, operand(vs + group * 64 * ROW + step * 32), operand(gs + at * ROW + step * 32), step);
+        issued();
+        done<1>();
+        if (own < len)
+            EACH(j, i, 32) s[4 * j + i] = fast_exp2(fmaf(s[4 * j + i], factor, shifts[at + COLUMN(j, i)]));
+        done<0>();
+        if (own < len)
+            EACH(j, i, 32) dp[4 * j + i] = s[4 * j + i] * (dp[4 * j + i] - deltas[at + COLUMN(j, i)]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            weights[i] = pair(s[2 * i], s[2 * i + 1]);
+            slope[i] = pair(dp[2 * i], dp[2 * i + 1]);
+        }
+        ready();
+#pragma unroll
+        for (int step = 0; step < 2; step++) {
+            bool more = at + step;
+            multiply_fragments(value, weights + 4 * step, operand(gs + (at + 16 * step) * ROW), more);
+            multiply_fragments(key, slope + 4 * step, operand(qs + (at + 16 * step) * ROW), more);
+        }
+        issued();
+        if (own < len)
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                u32 to = slopes + at / 64 * bytes + chunk_at(own + LANE / 4 + i % 2 * 8, at % 64 / 8 + i / 2);
+                asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + LANE % 4 * 4), "r"(slope[i]) : "memory");
+            }
+        done<0>();
+    }
+    publish();
+    __syncthreads();
+    float query[32];
+    ready();
+    for (int at = 0; at < len; at += 16)
+        multiply_64<1>(query, operand(slopes + group * bytes + at * ROW), operand(ks + at * ROW), at);
+    issued();
+    done<0>();
+    __syncthreads();
+    if (own >= len) return;
+    i64 head = (i64)blockIdx.z * len;
+    store(query, qs, own, dq + head * dq_row + blockIdx.y * HEAD, dq_row, own, len, shape.scale, shape.scale);
+    store(key, ks, own, dk + head * dkv_row + blockIdx.y * HEAD, dkv_row, own, len, shape.scale, shape.scale);
+    store(value, vs, own, dv + head * dkv_row + blockIdx.y * HEAD, dkv_row, own, len, 1.0f, 1.0f);
+}
