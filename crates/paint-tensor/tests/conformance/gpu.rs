@@ -109,6 +109,14 @@ const LARGE: &[Case] = &[
         compact(x)?[0].layer_norm(&x[1], &x[2], 1e-6)
     }),
     case("attention, head 64", &[&[2, 199, 576]], |x| compact(x)?[0].attention(3)),
+    case("attention, head 64, few tokens", &[&[2, 7, 192]], |x| compact(x)?[0].attention(1)),
+    case("attention, head 64, one image of CIFAR", &[&[3, 66, 576]], |x| {
+        compact(x)?[0].attention(3)
+    }),
+    case("attention, head 64, as many tokens as fit at once", &[&[1, 224, 384]], |x| {
+        compact(x)?[0].attention(2)
+    }),
+    case("attention, head 64, one token more", &[&[1, 225, 384]], |x| compact(x)?[0].attention(2)),
     case("attention, head 32", &[&[2, 65, 192]], |x| compact(x)?[0].attention(2)),
     case("attention, head 12", &[&[2, 70, 72]], |x| compact(x)?[0].attention(2)),
     case("attention, head 128", &[&[1, 66, 384]], |x| compact(x)?[0].attention(1)),

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Threads; every core unless given
     #[arg(long)]
     threads: Option<usize>,
-    /// Runs at the same time
+    /// Runs at the same time; on a GPU they wait for each other, so that one is as fast
     #[arg(long, default_value_t = 1)]
     jobs: usize,
     /// Batches between two checkpoints of a run

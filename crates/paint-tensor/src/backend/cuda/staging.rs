@@ -2,6 +2,7 @@
 //! takes its turn on the stream at the full speed of the bus.
 #![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
@@ -48,9 +49,9 @@ impl Drop for Pinned {
     }
 }
 
-/// The pinned buffers of a GPU, whose turn moves on with every upload.
+/// The pinned buffers of a GPU that nobody fills, the one that was filled longest ago first.
 #[derive(Default)]
-pub(super) struct Staging(Mutex<(Vec<Pinned>, usize)>);
+pub(super) struct Staging(Mutex<VecDeque<Pinned>>);
 
 impl Staging {
     /// Queues a copy of `data` to `address`; `data` has been read when this returns. The context is current.
@@ -73,23 +74,22 @@ impl Staging {
         data: &[f32],
     ) -> std::result::Result<(), result::DriverError> {
         let bytes = size_of_val(data);
-        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (buffers, turn) = &mut *guard;
-        *turn = (*turn + 1) % BUFFERS;
-        if buffers.len() < BUFFERS {
-            *turn = buffers.len();
-            buffers.push(Pinned::new(bytes.next_power_of_two())?);
-        } else if buffers[*turn].bytes < bytes {
-            buffers[*turn] = Pinned::new(bytes.next_power_of_two())?;
-        }
-        let buffer = &buffers[*turn];
+        let buffers = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest =
+            Some(buffers()).filter(|it| it.len() >= BUFFERS).and_then(|mut it| it.pop_front());
+        let buffer = match oldest.filter(|buffer| buffer.bytes >= bytes) {
+            Some(buffer) => buffer,
+            None => Pinned::new(bytes.next_power_of_two())?,
+        };
         // SAFETY: the buffer is as large as `data` and, after the wait, nobody reads it; it lives until its next turn,
         // which waits for this transfer. `address` has room for `data`.
         unsafe {
             event::synchronize(buffer.read)?;
             ptr::copy_nonoverlapping(data.as_ptr(), buffer.host.cast::<f32>(), data.len());
             sys::cuMemcpyHtoDAsync_v2(address, buffer.host, bytes, stream).result()?;
-            event::record(buffer.read, stream)
+            event::record(buffer.read, stream)?;
         }
+        buffers().push_back(buffer);
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ mod whole;
 
 use std::sync::{Arc, PoisonError};
 
+use self::tiled::Mode;
 use super::buffer::{Buffer, Kind};
 use super::driver::{Arg, Kernels};
 use super::open::load;
@@ -22,7 +23,7 @@ const WIDEST: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Variant {
     /// Any length, tile after tile, with this many channels a head.
-    Tiled { head: usize, kind: Kind },
+    Tiled { head: usize, mode: Mode },
     /// At most this many tokens, all in shared memory at once.
     Whole { tokens: usize },
 }
@@ -82,7 +83,7 @@ impl Cuda {
             return Ok(Arc::clone(kernels));
         }
         let (source, names) = match variant {
-            Variant::Tiled { head, kind } => tiled::source(head, kind, self.precision),
+            Variant::Tiled { head, mode } => tiled::source(head, mode),
             Variant::Whole { tokens } => whole::source(tokens),
         };
         let cache = self.cache.as_deref();
@@ -101,7 +102,7 @@ impl Cuda {
         }
         let kind = on_gpu(attention.q.storage).kind;
         let variant = whole::variant(attention, kind, self.gpu.properties.capability)
-            .unwrap_or(Variant::Tiled { head, kind });
+            .unwrap_or(Variant::Tiled { head, mode: Mode::of(kind, self.precision) });
         let cast = |rows: HeadRows| self.aligned(&self.cast(on_gpu(rows.storage), kind)?);
         Ok(Inputs {
             kernels: self.attention_kernels(variant)?,
@@ -121,7 +122,7 @@ impl Cuda {
         let written = [&out, &lse].map(|x| Arg::Address(x.address()));
         let args = [&inputs.args(attention)[..], &written].concat();
         let (name, grid) = match inputs.variant {
-            Variant::Tiled { .. } => tiled::forward(attention, inputs.kind),
+            Variant::Tiled { mode, .. } => tiled::forward(attention, mode),
             Variant::Whole { tokens } => whole::forward(attention, tokens),
         };
         self.gpu.launch(&inputs.kernels, name, grid, &args)?;
@@ -137,7 +138,9 @@ impl Cuda {
     ) -> Result<()> {
         let grad = self.aligned(&self.cast(on_gpu(saved.grad), inputs.kind)?)?;
         match inputs.variant {
-            Variant::Tiled { .. } => self.tiled_backward(attention, saved, inputs, &grad, to),
+            Variant::Tiled { mode, .. } => {
+                self.tiled_backward(attention, saved, (inputs, mode), &grad, to)
+            }
             Variant::Whole { tokens } => {
                 let grad = [rows(&grad, 0, attention.width())];
                 let forward = [saved.out, saved.lse].map(|x| Arg::Address(on_gpu(x).address()));

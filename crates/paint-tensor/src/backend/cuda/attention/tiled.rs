@@ -24,6 +24,26 @@ const TILE: usize = 64;
 /// The most warps of a block: as many as leave registers for other blocks beside it.
 const MOST_WARPS: usize = 4;
 
+/// The arithmetic, as the kernels number it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in super::super) enum Mode {
+    Bf16,
+    /// f32 storage, tf32 products.
+    Tf32,
+    /// f32 storage, three tf32 products for each f32 one.
+    F32,
+}
+
+impl Mode {
+    pub(super) fn of(kind: Kind, precision: Precision) -> Self {
+        match (kind, precision) {
+            (Kind::Bf16, _) => Self::Bf16,
+            (Kind::F32, Precision::F32) => Self::F32,
+            (Kind::F32, _) => Self::Tf32,
+        }
+    }
+}
+
 /// One of the kernels over rows.
 struct Kernel {
     name: &'static str,
@@ -37,29 +57,24 @@ const FORWARD: Kernel = Kernel { name: NAMES[0], own: 1, statistics: false };
 const QUERIES: Kernel = Kernel { name: NAMES[2], own: 2, statistics: false };
 const KEYS: Kernel = Kernel { name: NAMES[3], own: 2, statistics: true };
 
-pub(super) fn source(head: usize, kind: Kind, precision: Precision) -> (Source, Vec<String>) {
-    let mode = match (kind, precision) {
-        (Kind::Bf16, _) => 0,
-        (Kind::F32, Precision::F32) => 2,
-        (Kind::F32, _) => 1,
-    };
+pub(super) fn source(head: usize, mode: Mode) -> (Source, Vec<String>) {
     let width = head.next_multiple_of(16);
-    let defines = vec![("MODE", mode), ("HEAD", head), ("WIDTH", width)];
+    let defines = vec![("MODE", mode as usize), ("HEAD", head), ("WIDTH", width)];
     (Source { name: "attention", text: TEXT, defines }, NAMES.map(str::to_owned).to_vec())
 }
 
-pub(super) fn forward(attention: &Attention, kind: Kind) -> (&'static str, Grid) {
-    (FORWARD.name, grid(attention, kind, attention.q_len, &FORWARD))
+pub(super) fn forward(attention: &Attention, mode: Mode) -> (&'static str, Grid) {
+    (FORWARD.name, grid(attention, mode, attention.q_len, &FORWARD))
 }
 
-/// Rows that a warp owns: two bands of 16 in bf16, if their accumulators fit into registers.
-fn warp_rows(head: usize, kind: Kind) -> usize {
-    if kind == Kind::Bf16 && head <= 64 { 32 } else { 16 }
+/// Rows that a warp owns: two bands of 16 if their accumulators fit into registers.
+fn warp_rows(head: usize, mode: Mode) -> usize {
+    if mode != Mode::F32 && head <= 64 { 32 } else { 16 }
 }
 
 /// How a kernel is spread over `len` rows.
-fn grid(attention: &Attention, kind: Kind, len: usize, kernel: &Kernel) -> Grid {
-    let rows = warp_rows(attention.head_dim, kind);
+fn grid(attention: &Attention, mode: Mode, len: usize, kernel: &Kernel) -> Grid {
+    let rows = warp_rows(attention.head_dim, mode);
     let warps = len.div_ceil(rows).max(1);
     let blocks = warps.div_ceil(MOST_WARPS);
     let warps = warps.div_ceil(blocks);
@@ -67,16 +82,16 @@ fn grid(attention: &Attention, kind: Kind, len: usize, kernel: &Kernel) -> Grid 
     Grid {
         blocks: [blocks, attention.heads, attention.batch],
         threads: [32 * warps as u32, 1],
-        shared: (tiles(attention.head_dim, kind, rows * warps, kernel.own) + statistics) as u32,
+        shared: (tiles(attention.head_dim, mode, rows * warps, kernel.own) + statistics) as u32,
     }
 }
 
 /// Bytes of the tiles of a block: the pairs it walks over, two in bf16 and one in f32, and `own` tiles of its rows.
-fn tiles(head: usize, kind: Kind, rows: usize, own: usize) -> usize {
+fn tiles(head: usize, mode: Mode, rows: usize, own: usize) -> usize {
     let width = head.next_multiple_of(16);
-    let (pairs, row) = match kind {
-        Kind::Bf16 => (2, (width + 8) * 2),
-        Kind::F32 => (1, (width + 4) * 4),
+    let (pairs, row) = match mode {
+        Mode::Bf16 => (2, (width + 8) * 2),
+        Mode::Tf32 | Mode::F32 => (1, (width + 4) * 4),
     };
     (pairs * 2 * TILE + own * rows) * row
 }
@@ -86,7 +101,7 @@ impl Cuda {
         &self,
         attention: &Attention,
         saved: &AttentionGrad,
-        inputs: &Inputs,
+        (inputs, mode): (&Inputs, Mode),
         grad: &Buffer,
         to: &Targets,
     ) -> Result<()> {
@@ -104,10 +119,10 @@ impl Cuda {
         let statistics = [on_gpu(saved.lse), &delta].map(|x| Arg::Address(x.address()));
         let grad = [rows(grad, 0, attention.width())];
         let read = [&inputs.args(attention)[..], &grad, &statistics].concat();
-        let over_queries = grid(attention, inputs.kind, attention.q_len, &QUERIES);
+        let over_queries = grid(attention, mode, attention.q_len, &QUERIES);
         let args = [&read[..], &to.dq].concat();
         self.gpu.launch(&inputs.kernels, QUERIES.name, over_queries, &args)?;
-        let over_keys = grid(attention, inputs.kind, attention.kv_len, &KEYS);
+        let over_keys = grid(attention, mode, attention.kv_len, &KEYS);
         let args = [&read[..], &to.dkv].concat();
         self.gpu.launch(&inputs.kernels, KEYS.name, over_keys, &args)
     }

@@ -8,9 +8,9 @@
 #define TILE 64
 // Rows of the other side that the gradients of queries and of keys take at once: as many as registers allow.
 #define QUERY_PART 32
-#define KEY_PART (MODE == 0 ? 16 : 32)
+#define KEY_PART (BANDS == 2 ? 16 : 32)
 #define STAGES (MODE == 0 ? 2 : 1)
-#define BANDS (MODE == 0 && WIDTH <= 64 ? 2 : 1)
+#define BANDS (MODE != 2 && WIDTH <= 64 ? 2 : 1)
 #define MOST_THREADS 128
 #define VECTOR (16 / (int)sizeof(Element))
 

@@ -80,23 +80,28 @@ typedef Parts<2> Right;
 #define GROUP (threadIdx.x % 32 / 4)
 #define MEMBER (threadIdx.x % 4)
 
+// Four matrices of 8 rows by 4 numbers; every lane names a row.
+__device__ __forceinline__ Pack<float, 4> load_matrices(const Element *row) {
+    Pack<float, 4> x;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(x.v[0]), "=f"(x.v[1]), "=f"(x.v[2]), "=f"(x.v[3]) : "r"(shared_address(row)));
+    return x;
+}
+
 __device__ __forceinline__ Left load_left(const Element *tile, int row, int k) {
-    const float *at = tile + (row + GROUP) * PITCH + k + MEMBER;
+    int lane = threadIdx.x % 32;
+    Pack<float, 4> x = load_matrices(tile + (row + lane % 16) * PITCH + k + lane / 16 * 4);
     Left a;
-    a.set(0, at[0]);
-    a.set(1, at[8 * PITCH]);
-    a.set(2, at[4]);
-    a.set(3, at[8 * PITCH + 4]);
+#pragma unroll
+    for (int i = 0; i < 4; i++) a.set(i, x.v[i]);
     return a;
 }
 
 __device__ __forceinline__ void load_rows(Right b[2], const Element *tile, int n, int k) {
+    int lane = threadIdx.x % 32;
+    Pack<float, 4> x = load_matrices(tile + (n + lane / 16 * 8 + lane % 8) * PITCH + k + lane / 8 % 2 * 4);
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const float *at = tile + (n + i * 8 + GROUP) * PITCH + k + MEMBER;
-        b[i].set(0, at[0]);
-        b[i].set(1, at[4]);
-    }
+    for (int i = 0; i < 4; i++) b[i / 2].set(i % 2, x.v[i]);
 }
 
 __device__ __forceinline__ void load_columns(Right b[2], const Element *tile, int k, int n) {
