@@ -65,7 +65,7 @@ def median(samples, field):
 
 def spread(samples):
     times = [s["ms_per_step"] for s in samples]
-    return f"{min(times):.0f}-{max(times):.0f}"
+    return f"{min(times):.1f}-{max(times):.1f}"
 
 
 def row(name, samples, base, extra=""):
@@ -75,7 +75,7 @@ def row(name, samples, base, extra=""):
     if base:
         b_memory = max(s["peak_memory_bytes"] for s in base)
         ratios = f"| {ms / median(base, 'ms_per_step'):.2f} | {cpu / median(base, 'cpu_ms_per_step'):.2f} | {memory / b_memory:.2f}"
-    return f"| {name} | {ms:.0f} | {spread(samples)} | {cpu:.0f} | {memory / MIB:.0f} {ratios} | {extra} |"
+    return f"| {name} | {ms:.1f} | {spread(samples)} | {cpu:.1f} | {memory / MIB:.0f} {ratios} | {extra} |"
 
 
 def warn_if_busy():
