@@ -152,6 +152,30 @@ fn a_target_of_the_paper_runs_from_nothing_and_stands_beside_its_numbers() {
         serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
     assert_eq!(summary["rows"][1]["prompts"], 2.0);
     assert_eq!(summary["rows"][1]["matching_per_batch"], 100.0);
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    for told in [text, page, String::from_utf8_lossy(&output.stdout).into_owned()] {
+        assert!(told.contains("not imagenet-c numbers"), "{told}");
+        assert!(told.contains("6 embedded CIFAR-10 images a visit"), "{told}");
+    }
+}
+
+#[test]
+fn clean_images_as_visits_of_their_own_make_a_curve() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("out");
+    let args = ["bench", "--reproduce", "antiforget-interleaved", "--limit", "4", "--set"];
+    let rest = ["scenario.domains=[\"fog\",\"contrast\"]", "--methods", "source"];
+    let output = paint(&[&args[..], &rest].concat(), &out).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
+    let glances = summary["rows"][0]["glances"].as_array().unwrap();
+    assert_eq!(glances.len(), 2);
+    assert_eq!(glances[0]["clean"], glances[1]["clean"], "a frozen model forgets nothing");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("as visits of their own"));
+    let text = fs::read_to_string(out.join("results.md")).unwrap();
+    assert!(text.contains("after each domain\n\n| row | fog | contrast |"), "{text}");
 }
 
 #[test]

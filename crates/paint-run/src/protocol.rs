@@ -329,7 +329,33 @@ fn differences(
         ours: value(ours, key),
         theirs: value(theirs, key),
     };
-    keys.into_iter().map(difference).filter(|found| found.ours != found.theirs).collect()
+    let found = keys.into_iter().map(difference).filter(|found| found.ours != found.theirs);
+    found
+        .map(|Difference { key, ours, theirs }| {
+            let [ours, theirs] = [ours, theirs].map(|value| without_noise(&value));
+            Difference { key, ours, theirs }
+        })
+        .collect()
+}
+
+/// A value with its numbers as they were given: single precision leaves 0.485 with the digits of a double.
+fn without_noise(value: &str) -> String {
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let mut text = String::new();
+    let mut rest = value;
+    while let Some(start) = rest.find(is_number) {
+        let (before, from) = rest.split_at(start);
+        let (number, after) = from.split_at(from.find(|c| !is_number(c)).unwrap_or(from.len()));
+        text.push_str(before);
+        match number.parse::<f32>() {
+            Ok(single) if number.len() > 12 && number.contains('.') => {
+                text.push_str(&single.to_string());
+            }
+            _ => text.push_str(number),
+        }
+        rest = after;
+    }
+    text + rest
 }
 
 /// Twelve hexadecimal digits of the SHA-256 of some lines.

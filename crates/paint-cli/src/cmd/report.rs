@@ -48,9 +48,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(results) = combine(&all) else {
         return Err(Usage("no summary.json in the given folders".into()).into());
     };
-    let reference = results.protocol.reference.as_deref().filter(|_| all.len() == 1);
-    let comparisons: Vec<Comparison> =
-        reference.map(|name| Comparison::new(&results, name)).transpose()?.into_iter().collect();
+    let references = if all.len() == 1 { results.references() } else { Vec::new() };
+    let compare = |name: &&str| Comparison::new(&results, name);
+    let comparisons = references.iter().map(compare).collect::<paint_run::Result<Vec<_>>>()?;
     if let Some(path) = &args.html {
         let page = BenchPage {
             results: &results,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{CellResult, DomainFigures, Failure, Grid, Outcome, Paired, paired};
 use crate::probe::Glance;
 use crate::protocol::{Metric, Protocol};
+use crate::reproduce::Target;
 use crate::summary::Cost;
 use crate::{Error, Result};
 
@@ -19,8 +20,14 @@ pub struct Results {
     pub version: String,
     /// The command that gives this again, with places of files left to the reader.
     pub command: String,
+    /// The table or figure of the paper that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// The protocol, with everything filled in.
     pub protocol: Protocol,
+    /// Images of a visit, of the largest if they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<u64>,
     /// The domains.
     pub columns: Vec<Column>,
     /// The variants.
@@ -101,6 +108,9 @@ pub struct Row {
     pub glances: Vec<Glance>,
 }
 
+/// The name of the domain of clean images.
+const CLEAN: &str = "clean";
+
 fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Spread::of(&values.into_iter().collect::<Vec<_>>()).map(|spread| spread.mean)
 }
@@ -111,13 +121,33 @@ fn domains(cell: &CellResult) -> &[DomainFigures] {
     if mixed { &cell.by_domain } else { &cell.visits }
 }
 
+fn visit_sizes(cell: &CellResult) -> impl Iterator<Item = u64> {
+    cell.visits.iter().map(|visit| visit.figures.samples)
+}
+
+/// What a probe saw, or, where clean images are visits of their own, what those gave.
+fn glances(cell: &CellResult) -> Vec<Glance> {
+    let mut all = cell.glances.clone();
+    if all.is_empty() {
+        let clean = cell.visits.iter().filter(|visit| visit.name == CLEAN);
+        let glance = |(after, visit): (usize, &DomainFigures)| Glance {
+            after,
+            clean: visit.figures.accuracy,
+            previous: None,
+        };
+        all = clean.enumerate().map(glance).collect();
+    }
+    // One look at clean images is a domain like any other.
+    if all.len() > 1 || !cell.glances.is_empty() { all } else { Vec::new() }
+}
+
 /// The mean accuracy of the visits for which `keep` holds.
 fn accuracy_where(cell: &CellResult, keep: impl Fn(&DomainFigures) -> bool) -> Option<f64> {
     mean(domains(cell).iter().filter(|domain| keep(domain)).filter_map(|d| d.figures.accuracy))
 }
 
 impl Results {
-    /// The table of what a grid gave.
+    /// The table of what a grid gave; `target` is left to the caller.
     pub fn new(grid: &Grid, outcome: &Outcome, command: &str) -> Self {
         let mut columns: Vec<Column> = Vec::new();
         if let Some(first) = outcome.results.first() {
@@ -142,7 +172,9 @@ impl Results {
             hash: grid.hash.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             command: command.into(),
+            target: None,
             protocol: grid.protocol.clone(),
+            images: outcome.results.iter().flat_map(visit_sizes).max(),
             columns,
             rows,
             significance,
@@ -159,6 +191,19 @@ impl Results {
             path: path.clone(),
         })?;
         serde_json::from_str(&text).map_err(|error| Error::Results { why: error.to_string(), path })
+    }
+
+    /// The domains after which clean images were looked at, in the order of a stream that visits each once.
+    pub fn visited(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|column| column.name.as_str()).filter(|name| *name != CLEAN)
+    }
+
+    /// The tables and figures of the paper to stand beside.
+    pub fn references(&self) -> Vec<&str> {
+        match self.target.as_deref().map(Target::find) {
+            Some(Ok(target)) => target.references.to_vec(),
+            _ => self.protocol.reference.as_deref().into_iter().collect(),
+        }
     }
 
     /// The row of this name.
@@ -196,10 +241,12 @@ fn row(protocol: &Protocol, columns: &[Column], cells: &[&CellResult]) -> Option
             mean(cell.visits.get(visits.clone())?.iter().filter_map(|v| v.figures.accuracy))
         })
     };
-    let glance = |i: usize| Glance {
-        after: i,
-        clean: over(&|cell| cell.glances.get(i)?.clean),
-        previous: over(&|cell| cell.glances.get(i)?.previous),
+    let looks: Vec<Vec<Glance>> = cells.iter().map(|cell| glances(cell)).collect();
+    let glance = |i: usize| {
+        let each = |value: fn(&Glance) -> Option<f64>| {
+            mean(looks.iter().filter_map(|looks| value(looks.get(i)?)))
+        };
+        Glance { after: i, clean: each(|g| g.clean), previous: each(|g| g.previous) }
     };
     let cost = first.cost.as_ref().map(|_| {
         let each = |value: &dyn Fn(&Cost) -> f64| {
@@ -233,7 +280,7 @@ fn row(protocol: &Protocol, columns: &[Column], cells: &[&CellResult]) -> Option
         matching_per_batch: over(&|cell| cell.matching.as_ref().map(|m| m.per_batch)),
         matching_per_domain: over(&|cell| cell.matching.as_ref().map(|m| m.per_domain)),
         cost,
-        glances: (0..first.glances.len()).map(glance).collect(),
+        glances: (0..looks[0].len()).map(glance).collect(),
     })
 }
 

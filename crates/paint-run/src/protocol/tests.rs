@@ -126,3 +126,12 @@ fn clean_images_can_follow_every_domain() {
     assert!(visits.iter().skip(1).step_by(2).all(|visit| visit.domain == "clean"));
     protocol.resolve(&place()).unwrap();
 }
+
+#[test]
+fn differences_are_told_in_the_digits_that_were_given() {
+    let value = "[0.48500001430511475, 0.2290000021457672]";
+    assert_eq!(without_noise(value), "[0.485, 0.229]");
+    for plain in ["\"vit_tiny_patch4_32 (embedded, 92.4 % clean)\"", "[32, 32]", "0.875", "50"] {
+        assert_eq!(without_noise(plain), plain);
+    }
+}

@@ -29,7 +29,9 @@ pub fn combine(all: &[(String, Results)]) -> Option<Results> {
     let failures = all.iter().flat_map(|(_, results)| results.failures.clone()).collect();
     let command = all.iter().map(|(_, results)| results.command.as_str()).collect::<Vec<_>>();
     let command = command.join("\n");
-    Some(Results { command, columns, rows, significance, failures, ..first.clone() })
+    let alike = |other: &(String, Results)| other.1.images == first.images;
+    let images = first.images.filter(|_| all.iter().all(alike));
+    Some(Results { command, images, columns, rows, significance, failures, ..first.clone() })
 }
 
 #[cfg(test)]

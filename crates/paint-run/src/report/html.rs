@@ -8,6 +8,8 @@ mod embed;
 mod heat;
 mod memory;
 mod plot;
+mod scatter;
+mod sweep;
 
 use std::fmt::Write as _;
 

@@ -14,9 +14,10 @@ pub fn readme_section(all: &[(String, Results)]) -> String {
     let mut text = String::new();
     for (folder, results) in all {
         let protocol = &results.protocol;
-        let each = protocol.scenario.limit.map_or_else(
+        let limit = protocol.scenario.limit.map(|limit| limit as u64);
+        let each = results.images.or(limit).map_or_else(
             || "all images of a visit".into(),
-            |limit| format!("{limit} images a visit"),
+            |images| format!("{images} images a visit"),
         );
         let runs = results.rows.iter().map(|row| row.accuracy.runs).max().unwrap_or(1);
         let runs =
@@ -90,7 +91,7 @@ mod tests {
         let results = results();
         let section = readme_section(&[("small".into(), results.clone())]);
         assert!(section.contains(&format!("[`{}`](results/small/protocol.toml)", results.hash)));
-        assert!(section.contains("`paint bench`"), "{section}");
+        assert!(section.contains("50 images a visit") && section.contains("`paint bench`"));
         assert!(section.contains("| paint | **64.00 ± 8.49** | 3.0 | - | - | - |"), "{section}");
     }
 

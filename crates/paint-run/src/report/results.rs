@@ -1,96 +1,13 @@
-//! The table of a benchmark as text: CSV, Markdown, LaTeX with the best in bold, and beside the paper's numbers.
+//! The table of a benchmark as text: CSV, Markdown, LaTeX with the best in bold.
 
 use std::fmt::Write as _;
 
+use super::compare::Comparison;
+use super::notice::{notice, title};
 use super::table::{aligned, quoted};
 use crate::Result;
 use crate::grid::{Results, Row, Spread};
-use crate::protocol::{Difference, Protocol};
-use crate::reference::{Reference, reference};
-
-/// Our rows beside the paper's.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Comparison {
-    /// The paper's table.
-    pub reference: Reference,
-    /// Row by row of the paper, with ours where we have it.
-    pub rows: Vec<ComparedRow>,
-    /// What in the protocols differs.
-    pub differences: Vec<Difference>,
-}
-
-/// One row of the paper's and ours, mean accuracies in percent.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ComparedRow {
-    /// What both are called.
-    pub label: String,
-    /// The paper's backbone, where it has several.
-    pub backbone: Option<String>,
-    /// The paper's.
-    pub paper: f64,
-    /// Ours.
-    pub ours: Option<f64>,
-}
-
-impl Comparison {
-    /// `results` beside the table or figure `name`: means of the stream, or for the figures of forgetting the means of the
-    /// curves.
-    pub fn new(results: &Results, name: &str) -> Result<Self> {
-        let reference = reference(name)?;
-        let shipped = Protocol::find(reference.protocol)?;
-        let ours = |label: &str| {
-            let row = results.row(label)?;
-            let curve = |value: fn(&crate::probe::Glance) -> Option<f64>| {
-                let values: Vec<f64> = row.glances.iter().filter_map(value).collect();
-                Spread::of(&values).map(|spread| spread.mean)
-            };
-            match name {
-                "antiforget-previous" => curve(|glance| glance.previous),
-                _ if name.starts_with("antiforget") => curve(|glance| glance.clean),
-                _ => Some(row.accuracy.mean),
-            }
-        };
-        let row = |row: &crate::reference::ReferenceRow| {
-            Some(ComparedRow {
-                label: row.label.clone(),
-                backbone: row.backbone.clone(),
-                paper: row.accuracy.or_else(|| Some(Spread::of(&row.cells)?.mean))?,
-                ours: ours(&row.label),
-            })
-        };
-        let rows = reference.rows.iter().filter_map(row).collect();
-        let differences = results.protocol.differences_from_paper(&shipped)?;
-        Ok(Self { reference, rows, differences })
-    }
-
-    /// As Markdown.
-    pub fn markdown(&self) -> String {
-        let mut text = format!(
-            "\n## Beside the paper: {}\n\n| row | backbone | ours | paper | difference |\n|---|---|---:|---:|---:|\n",
-            self.reference.what
-        );
-        for row in &self.rows {
-            let ours = row.ours.map_or_else(|| "-".into(), |ours| format!("{ours:.2}"));
-            let difference =
-                row.ours.map_or_else(|| "-".into(), |ours| format!("{:+.2}", ours - row.paper));
-            let backbone = row.backbone.as_deref().unwrap_or("");
-            let _ = writeln!(
-                text,
-                "| {} | {backbone} | {ours} | {:.2} | {difference} |",
-                row.label, row.paper
-            );
-        }
-        if !self.differences.is_empty() {
-            text.push_str(
-                "\n**These numbers are not of one protocol.** Ours, in place of the paper's:\n\n",
-            );
-            for difference in &self.differences {
-                let _ = writeln!(text, "- `{difference}`");
-            }
-        }
-        text
-    }
-}
+use crate::probe::Glance;
 
 /// A mean with its deviation.
 pub(super) fn spread(value: Spread, plus_minus: &str) -> String {
@@ -140,9 +57,15 @@ pub fn results_csv(results: &Results) -> String {
 /// The table for people.
 pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String {
     let protocol = &results.protocol;
-    let mut text = format!(
-        "# {}\n\n{}. Accuracy in percent. Protocol `{}`, weights {}.\n\n    {}\n\n",
-        protocol.name, protocol.what, results.hash, protocol.model.tag, results.command
+    let mut text = format!("# {}\n\n", title(results));
+    if let Some(notice) = notice(results) {
+        let _ = writeln!(text, "> **{notice}**\n");
+    }
+    let images = results.images.map_or_else(String::new, |n| format!("{n} images a visit. "));
+    let _ = write!(
+        text,
+        "{}. {images}Accuracy in percent. Protocol `{}`, weights {}.\n\n    {}\n\n",
+        protocol.what, results.hash, protocol.model.tag, results.command
     );
     let names = results.columns.iter().map(|column| column.name.as_str());
     let head: Vec<&str> = ["row"].into_iter().chain(names).chain(["mean"]).collect();
@@ -176,6 +99,8 @@ pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String
             );
         }
     }
+    text.push_str(&curves(results, "Clean accuracy after each domain", |g| g.clean));
+    text.push_str(&curves(results, "Accuracy on the domains so far", |g| g.previous));
     for failure in &results.failures {
         let _ = writeln!(
             text,
@@ -185,6 +110,22 @@ pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String
     }
     for comparison in comparisons {
         text.push_str(&comparison.markdown());
+    }
+    text
+}
+
+/// What was seen after each visit; nothing where nobody looked.
+fn curves(results: &Results, title: &str, value: fn(&Glance) -> Option<f64>) -> String {
+    let seen = |row: &&Row| row.glances.iter().any(|glance| value(glance).is_some());
+    let rows: Vec<&Row> = results.rows.iter().filter(seen).collect();
+    let Some(first) = rows.first() else { return String::new() };
+    let names: Vec<&str> = results.visited().take(first.glances.len()).collect();
+    let rule = "---:|".repeat(names.len());
+    let mut text = format!("\n## {title}\n\n| row | {} |\n|---|{rule}\n", names.join(" | "));
+    for row in rows {
+        let cells = row.glances.iter().map(|glance| decimal(value(glance), 1));
+        let cells: Vec<String> = cells.take(names.len()).collect();
+        let _ = writeln!(text, "| {} | {} |", row.label, cells.join(" | "));
     }
     text
 }
@@ -215,16 +156,18 @@ pub fn results_terminal(results: &Results) -> String {
     }
     let means = results.rows.iter().map(|row| spread(row.accuracy, "±"));
     rows.push(["mean".to_owned()].into_iter().chain(means).collect());
-    aligned(&rows)
+    let notice = notice(results).map_or_else(String::new, |notice| format!("\n{notice}\n"));
+    aligned(&rows) + &notice
 }
 
 /// The table for a paper, the best of each column in bold.
 pub fn results_latex(results: &Results) -> String {
     let escape = |text: &str| text.replace('_', "\\_").replace('%', "\\%").replace('&', "\\&");
     let mut text = format!(
-        "% protocol {} {}\n\\begin{{tabular}}{{l{}}}\n\\hline\n",
+        "% protocol {} {}\n{}\\begin{{tabular}}{{l{}}}\n\\hline\n",
         results.protocol.name,
         results.hash,
+        notice(results).map_or_else(String::new, |notice| format!("% {notice}\n")),
         "r".repeat(results.columns.len() + 1)
     );
     for column in &results.columns {
@@ -273,6 +216,7 @@ pub fn mixture_warnings(all: &[&Results]) -> Result<Vec<String>> {
 pub(super) mod tests {
     use super::*;
     use crate::grid::Column;
+    use crate::protocol::Protocol;
 
     fn row(label: &str, cells: &[f64]) -> Row {
         Row {
@@ -300,7 +244,9 @@ pub(super) mod tests {
             hash: protocol.hash().unwrap(),
             version: "0".into(),
             command: "paint bench".into(),
+            target: None,
             protocol,
+            images: Some(50),
             columns: ["fog", "shot_noise"].map(|name| Column { name: name.into() }).into(),
             rows: vec![row("source", &[50.0, 60.0]), row("paint", &[70.0, 58.0])],
             significance: Vec::new(),
@@ -325,13 +271,15 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_paper_stands_beside_with_the_difference_and_what_differs() {
-        let results = results();
-        let comparison = Comparison::new(&results, "table1").unwrap();
-        let text = results_markdown(&results, &[comparison]);
-        assert!(text.contains("| paint | ViT-B/16 | 64.00 | 92.00 | -28.00 |"), "{text}");
-        assert!(text.contains("not of one protocol"), "{text}");
-        assert!(text.contains("data.name: \"embedded\" in place of \"cifar10-c\""), "{text}");
+    fn what_was_seen_after_each_domain_is_a_table_of_its_own() {
+        let mut results = results();
+        assert!(!results_markdown(&results, &[]).contains("after each domain"));
+        let glance = |after, clean| Glance { after, clean: Some(clean), previous: None };
+        results.rows[1].glances = vec![glance(0, 91.0), glance(1, 88.5)];
+        let text = results_markdown(&results, &[]);
+        assert!(text.contains("domain\n\n| row | fog | shot_noise |\n"), "{text}");
+        assert!(text.contains("| paint | 91.0 | 88.5 |"), "{text}");
+        assert!(!text.contains("domains so far"), "{text}");
     }
 
     #[test]

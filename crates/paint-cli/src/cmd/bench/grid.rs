@@ -96,11 +96,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let progress = Progress::new(&grid)?;
     let outcome = execute(&grid, args.jobs.max(1), &|event| progress.tell(&event));
     progress.finish();
-    let results = Results::new(&grid, &outcome, &command(args));
-    let references = match target {
-        Some(target) => target.references.to_vec(),
-        None => results.protocol.reference.as_deref().into_iter().collect(),
+    let results = Results {
+        target: target.map(|target| target.name.to_owned()),
+        ..Results::new(&grid, &outcome, &command(args))
     };
+    let references = results.references();
     publish(&Publication {
         grid: &grid,
         outcome: &outcome,

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use super::embed::escape;
-use super::plot::{Dot, Mark, Series, colour, lines, scatter};
+use super::plot::{Mark, Series, colour, lines};
+use super::scatter::{Dot, scatter};
 use crate::grid::{CellTiming, Results, Row, Spread};
 use crate::probe::Glance;
-use crate::report::Comparison;
+use crate::report::{Comparison, Matched};
 
 fn mean_of<'a>(
     timings: impl Iterator<Item = &'a CellTiming>,
@@ -55,9 +56,9 @@ pub(super) fn forgetting(
         let label = format!("{} (paper)", row.label);
         series.push(Series { label, colour: colour(i), dashed: true, points });
     }
-    let marks: Vec<Mark> = (0..visits)
-        .filter_map(|at| Some(Mark { at: at as f64, name: results.columns.get(at)?.name.clone() }))
-        .collect();
+    let names = results.visited().take(visits).enumerate();
+    let marks: Vec<Mark> =
+        names.map(|(at, name)| Mark { at: at as f64, name: name.into() }).collect();
     Some(lines(title, &series, &marks))
 }
 
@@ -129,7 +130,7 @@ pub(super) fn cost_scatter(results: &Results, timings: &[CellTiming]) -> Option<
 pub(super) fn cost_table(results: &Results, timings: &[CellTiming]) -> String {
     let timed = !timings.is_empty();
     let mut html = String::from(
-        "<table><tr><th>row</th><th>forwards</th><th>backwards</th><th>trainable</th><th>ECE, %</th><th>NLL</th><th>prompts</th><th>matching, batches</th><th>matching, domains</th>",
+        "<table class=\"costs\"><tr><th>row</th><th>forwards</th><th>backwards</th><th>trainable</th><th>ECE, %</th><th>NLL</th><th>prompts</th><th>matching, batches</th><th>matching, domains</th>",
     );
     html.push_str(if timed { "<th>ms / image</th><th>peak MiB</th></tr>" } else { "</tr>" });
     let cell = |value: Option<f64>, digits: usize| {
@@ -180,22 +181,30 @@ pub(super) fn significance(results: &Results) -> String {
 /// Our rows beside the paper's, and what differs.
 pub(super) fn beside_the_paper(comparison: &Comparison) -> String {
     let mut html = String::from(
-        "<table><tr><th>row</th><th>backbone</th><th>ours</th><th>paper</th><th>difference</th></tr>",
+        "<table><tr><th>row</th><th>paper's backbone</th><th>ours</th><th>paper</th><th>difference</th></tr>",
     );
     for row in &comparison.rows {
-        let (ours, difference) = row.ours.map_or_else(
-            || ("-".into(), "-".into()),
-            |ours| (format!("{ours:.2}"), format!("{:+.2}", ours - row.paper)),
-        );
         let _ = write!(
             html,
-            "<tr><td>{}</td><td>{}</td><td>{ours}</td><td>{:.2}</td><td>{difference}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&row.label),
             escape(row.backbone.as_deref().unwrap_or("")),
-            row.paper
+            row.cells().join("</td><td>"),
         );
     }
     html.push_str("</table>");
+    if comparison.matched().next().is_some() {
+        let heads = Matched::HEADS.join("</th><th>");
+        let _ = write!(
+            html,
+            "<h3>Prompts found again</h3><table><tr><th>row</th><th>{heads}</th></tr>"
+        );
+        for (label, matched) in comparison.matched() {
+            let cells = matched.cells().join("</td><td>");
+            let _ = write!(html, "<tr><td>{}</td><td>{cells}</td></tr>", escape(label));
+        }
+        html.push_str("</table>");
+    }
     if !comparison.differences.is_empty() {
         html.push_str(
             "<div class=\"warning\"><b>These numbers are not of one protocol.</b> Ours, in place of the paper's:<ul>",

@@ -1,13 +1,15 @@
 //! The page of a benchmark: one file, no network, dark and light.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::embed::{escape, png_uri};
 use super::plot::{Bar, Mark, Series, bars, colour, lines};
-use super::{CamShot, Shot, analysis, cam, chart, heat, memory};
+use super::{CamShot, Shot, analysis, cam, chart, heat, memory, sweep};
 use crate::event::BatchDone;
 use crate::grid::{CellTiming, Results, Row};
 use crate::report::Comparison;
+use crate::report::notice::{notice, title};
 
 const STYLE: &str = include_str!("bench.css");
 const SCRIPT: &str = include_str!("bench.js");
@@ -66,10 +68,13 @@ pub fn bench_page(page: &BenchPage<'_>) -> String {
     out.add(
         "domains",
         "Accuracy by domain",
-        "Percent; the darker the better, the best of a column underlined. Means are over seeds and orders.",
+        "Percent; the stronger the colour the better, the best of a column underlined. Means are over seeds and orders.",
         &heat::heat_map(results),
     );
-    out.add("rows", "Mean accuracy", BARS, &mean_bars(results, page.comparisons));
+    means(page, &mut out);
+    for swept in sweep::sweeps(results, page.comparisons) {
+        out.add(&swept.id, &swept.title, sweep::TEXT, &swept.svg);
+    }
     stream(page, &mut out);
     forgetting(page, &mut out);
     returns(results, &mut out);
@@ -85,7 +90,8 @@ pub fn bench_page(page: &BenchPage<'_>) -> String {
     for comparison in page.comparisons {
         let id = format!("paper-{}", comparison.reference.name);
         let content = analysis::beside_the_paper(comparison);
-        out.add(&id, "Beside the paper", comparison.reference.what, &content);
+        let title = format!("Beside the paper: {}", comparison.reference.name);
+        out.add(&id, &title, comparison.reference.what, &content);
     }
     if let Ok(maps) = cam::cam_table(page.cams)
         && !page.cams.is_empty()
@@ -112,25 +118,30 @@ pub fn bench_page(page: &BenchPage<'_>) -> String {
     head(page, &out)
 }
 
-const BARS: &str = "The protocol's metric; whiskers are one standard deviation over runs, a dark tick is the paper's number.";
 const MAPS: &str = "Gradient-weighted attention for the predicted class, averaged over blocks, with the state at the end of the stream.";
 const SIGNIFICANCE: &str = "Paired t test over runs of the same seed and order, in points of accuracy: the last row against each other one.";
 
 fn head(page: &BenchPage<'_>, sections: &Sections) -> String {
     let results = page.results;
-    let title = escape(&results.protocol.name);
+    let title = escape(&title(results));
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{title} {hash}</title><style>{STYLE}</style></head><body>\
          <header><div><h1>{title}</h1><p>{}</p></div><button id=\"theme\" title=\"dark or light\">◐</button></header>\
-         <p class=\"facts\"><span>protocol <code>{hash}</code></span><span>weights {}</span><span>{} rows, {}</span><span>paint {}</span></p>",
+         <p class=\"facts\"><span>protocol <code>{hash}</code></span><span>weights {}</span><span>{} rows, {}</span>{images}<span>paint {}</span></p>",
         escape(&results.protocol.what),
         escape(&results.protocol.model.tag),
         results.rows.len(),
         runs(results),
         escape(&results.version),
         hash = results.hash,
+        images = results
+            .images
+            .map_or_else(String::new, |images| format!("<span>{images} images a visit</span>")),
     );
+    if let Some(notice) = notice(results) {
+        let _ = write!(html, "<div class=\"warning\"><b>{}</b></div>", escape(&notice));
+    }
     for warning in page.warnings {
         let _ = write!(html, "<div class=\"warning\">{}</div>", escape(warning));
     }
@@ -158,13 +169,13 @@ fn runs(results: &Results) -> String {
     }
 }
 
-fn mean_bars(results: &Results, comparisons: &[Comparison]) -> String {
+fn means(page: &BenchPage<'_>, out: &mut Sections) {
+    let results = page.results;
+    let of_stream = |c: &&Comparison| !c.reference.name.starts_with("antiforget");
+    let comparison = page.comparisons.iter().find(of_stream);
     let beside = |row: &Row| {
-        let rows = comparisons.iter().filter(|c| !c.reference.name.starts_with("antiforget"));
-        let mut rows = rows.flat_map(|comparison| &comparison.rows);
-        let vit =
-            |backbone: &Option<String>| backbone.as_deref().is_none_or(|b| b.starts_with("ViT"));
-        rows.find(|other| other.label == row.label && vit(&other.backbone)).map(|other| other.paper)
+        let mut rows = comparison?.rows.iter().filter(|other| other.ours.is_some());
+        rows.find(|other| other.label == row.label).map(|other| other.paper)
     };
     let bar = |(i, row): (usize, &Row)| Bar {
         label: row.label.clone(),
@@ -173,28 +184,22 @@ fn mean_bars(results: &Results, comparisons: &[Comparison]) -> String {
         spread: row.accuracy.std,
         beside: beside(row),
     };
-    bars("mean accuracy", &results.rows.iter().enumerate().map(bar).collect::<Vec<_>>())
+    let all: Vec<Bar> = results.rows.iter().enumerate().map(bar).collect();
+    let mut text = String::from("The protocol's metric");
+    if all.iter().any(|bar| bar.spread.is_some()) {
+        text.push_str("; whiskers are one standard deviation over runs");
+    }
+    if let Some(comparison) = comparison.filter(|_| all.iter().any(|bar| bar.beside.is_some())) {
+        let _ = write!(text, "; a tick is the paper's number: {}", comparison.reference.what);
+    }
+    text.push('.');
+    out.add("rows", "Mean accuracy", &text, &bars("mean accuracy", &all));
 }
 
 /// Where visits begin in a stream of batches.
 fn marks(batches: &[BatchDone]) -> Vec<Mark> {
-    let mut marks: Vec<Mark> = Vec::new();
-    let mut last = None;
-    for (i, batch) in batches.iter().enumerate() {
-        if last != Some(batch.segment) {
-            marks.push(Mark { at: i as f64, name: batch.domain.clone() });
-        }
-        last = Some(batch.segment);
-    }
-    // A long stream has room for the first visit of each domain in a row only.
-    let mut before = String::new();
-    if marks.len() > 40 {
-        marks.retain(|mark| std::mem::replace(&mut before, mark.name.clone()) != mark.name);
-    }
-    if marks.len() > 40 {
-        marks.clear();
-    }
-    marks
+    let starts = chart::visits(batches).into_iter();
+    starts.map(|(at, name)| Mark { at: at as f64, name: name.into() }).collect()
 }
 
 fn stream(page: &BenchPage<'_>, out: &mut Sections) {
@@ -221,7 +226,13 @@ fn stream(page: &BenchPage<'_>, out: &mut Sections) {
     }
     let prompted = |trace: &&Trace| trace.batches.iter().any(|batch| batch.prompt.is_some());
     let mut html = String::new();
-    for trace in page.traces.iter().filter(prompted).take(3) {
+    let prompted: Vec<&Trace> = page.traces.iter().filter(prompted).collect();
+    // The first, the last and one between them.
+    let shown: BTreeSet<usize> = match prompted.len() {
+        0 => BTreeSet::new(),
+        n => [0, n / 2, n - 1].into(),
+    };
+    for trace in shown.into_iter().map(|i| prompted[i]) {
         let _ = write!(html, "<h3>{}</h3>", escape(&trace.label));
         html.push_str(&chart::prompts(&trace.batches));
         if trace.keys.len() > 1 && trace.keys.len() <= 64 {
@@ -250,8 +261,16 @@ fn forgetting(page: &BenchPage<'_>, out: &mut Sections) {
         html.push_str(&previous);
     }
     html.push_str(&analysis::forgetting_table(results));
-    let text = "Clean source images after each domain, predicted with the state of that moment; broken lines are the paper's.";
-    out.add("forgetting", "Forgetting", text, &html);
+    let mut text = if results.visited().count() < results.columns.len() {
+        "Clean source images after each domain, as visits of their own with adaptation left on; the means above count these visits too."
+    } else {
+        "Clean source images after each domain, predicted with the state of that moment."
+    }
+    .to_owned();
+    if of("antiforget").is_some() {
+        text.push_str(" Broken lines are the paper's.");
+    }
+    out.add("forgetting", "Forgetting", &text, &html);
 }
 
 fn returns(results: &Results, out: &mut Sections) {

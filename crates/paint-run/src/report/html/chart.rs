@@ -76,8 +76,11 @@ pub(super) fn bars(runs: &[Run<'_>]) -> String {
     svg + "</svg>"
 }
 
-/// The batches at which a visit begins, with its name.
-fn visits(batches: &[BatchDone]) -> Vec<(usize, &str)> {
+/// The most names that have room below a chart.
+const NAMES: usize = 40;
+
+/// The batches at which a visit begins, with its name; of many, those at which another domain begins, if they have room.
+pub(super) fn visits(batches: &[BatchDone]) -> Vec<(usize, &str)> {
     let mut starts: Vec<(usize, &str)> = Vec::new();
     let mut last = None;
     for (i, batch) in batches.iter().enumerate() {
@@ -85,6 +88,12 @@ fn visits(batches: &[BatchDone]) -> Vec<(usize, &str)> {
             starts.push((i, &batch.domain));
         }
         last = Some(batch.segment);
+    }
+    if starts.len() > NAMES {
+        starts.dedup_by_key(|(_, name)| *name);
+    }
+    if starts.len() > NAMES {
+        starts.clear();
     }
     starts
 }
@@ -219,6 +228,19 @@ mod tests {
             ms: 0.0,
         };
         prompts.map(batch).collect()
+    }
+
+    #[test]
+    fn a_long_stream_has_a_name_for_each_domain_in_a_row() {
+        let mut all = batches(std::iter::repeat_n(0, 90));
+        for (i, batch) in all.iter_mut().enumerate() {
+            batch.segment = i;
+            batch.domain = ["fog", "snow"][i / 45].into();
+        }
+        assert_eq!(visits(&all), [(0, "fog"), (45, "snow")]);
+        assert_eq!(visits(&all[30..60]).len(), 30);
+        all.iter_mut().enumerate().for_each(|(i, batch)| batch.domain = i.to_string());
+        assert!(visits(&all).is_empty());
     }
 
     #[test]

@@ -1,22 +1,30 @@
-//! Line plots, bars and scatters as inline SVG.
+//! Line plots and bars as inline SVG.
 
 use std::fmt::Write as _;
 
 use super::embed::escape;
 
 pub(super) const WIDTH: f64 = 1080.0;
-const LEFT: f64 = 46.0;
-const RIGHT: f64 = 150.0;
-const TOP: f64 = 12.0;
-const PLOT: f64 = 260.0;
-/// Room below for slanted names.
+pub(super) const LEFT: f64 = 46.0;
+pub(super) const TOP: f64 = 12.0;
+pub(super) const PLOT: f64 = 260.0;
+/// The most room below for slanted names.
 const FOOT: f64 = 96.0;
 /// The smallest distance between two names on the right.
 const APART: f64 = 14.0;
 
-/// The colour of a row.
+/// The width of a letter, rather too large than too small.
+pub(super) const LETTER: f64 = 7.0;
+
+/// The colour of a row: twelve, then the same ones nearer to the ink.
 pub(super) fn colour(row: usize) -> String {
-    format!("var(--s{})", row % 12)
+    let plain = format!("var(--s{})", row % 12);
+    if row < 12 { plain } else { format!("color-mix(in srgb,{plain} 55%,var(--fg))") }
+}
+
+/// The room that the longest of some names takes.
+fn longest<'a>(names: impl Iterator<Item = &'a String>) -> f64 {
+    names.map(|name| name.chars().count()).max().unwrap_or(0) as f64 * LETTER
 }
 
 /// One line.
@@ -36,7 +44,7 @@ pub(super) struct Mark {
 
 /// The scale of an axis.
 #[derive(Clone, Copy)]
-struct Scale {
+pub(super) struct Scale {
     low: f64,
     high: f64,
     step: f64,
@@ -44,7 +52,7 @@ struct Scale {
 
 impl Scale {
     /// Round ends around some values.
-    fn around(values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn around(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) =
             values.fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(v), high.max(v)));
         if low > high {
@@ -55,8 +63,13 @@ impl Scale {
         let power = 10_f64.powf(raw.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= raw);
         let step = step.unwrap_or(10.0 * power);
-        let low = (low / step).floor() * step;
-        Self { low, high: ((high / step).ceil() * step).max(low + step), step }
+        let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
+        // Equal values on a tick get room below: above 100 percent there is nothing.
+        match (low < high, low >= step) {
+            (true, _) => Self { low, high, step },
+            (false, true) => Self { low: low - step, high, step },
+            (false, false) => Self { low, high: low + step, step },
+        }
     }
 
     fn ticks(self) -> impl Iterator<Item = f64> {
@@ -64,35 +77,34 @@ impl Scale {
         (0..=count).map(move |i| self.low + i as f64 * self.step)
     }
 
-    fn at(self, value: f64) -> f64 {
+    pub(super) fn at(self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low).max(f64::MIN_POSITIVE)
     }
 }
 
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn open(height: f64, title: &str) -> String {
+pub(super) fn open(height: f64, title: &str) -> String {
     format!(
         "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">",
         escape(title)
     )
 }
 
-fn text(svg: &mut String, x: f64, y: f64, anchor: &str, what: &str) {
+pub(super) fn text(svg: &mut String, x: f64, y: f64, anchor: &str, what: &str) {
     let what = escape(what);
     let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{what}</text>");
 }
 
-fn horizontal_grid(svg: &mut String, scale: Scale, y: impl Fn(f64) -> f64) {
+pub(super) fn horizontal_grid(svg: &mut String, scale: Scale, right: f64, y: impl Fn(f64) -> f64) {
     for tick in scale.ticks() {
         let at = y(tick);
         let _ = write!(
             svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>",
-            WIDTH - RIGHT
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"
         );
         text(svg, LEFT - 6.0, at + 4.0, "end", &number(tick));
     }
@@ -104,10 +116,13 @@ pub(super) fn lines(title: &str, series: &[Series], marks: &[Mark]) -> String {
     let (first, last) = all().fold((f64::MAX, f64::MIN), |(a, b), p| (a.min(p.0), b.max(p.0)));
     let scale = Scale::around(all().map(|point| point.1));
     let span = (last - first).max(f64::MIN_POSITIVE);
-    let x = |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * ((value - first) / span).clamp(0.0, 1.0);
+    // Names stand on the right; the last of those below leans out there too.
+    let right = WIDTH - (longest(series.iter().map(|s| &s.label)) + 26.0).clamp(120.0, WIDTH / 2.0);
+    let x = |value: f64| LEFT + (right - LEFT) * ((value - first) / span).clamp(0.0, 1.0);
     let y = |value: f64| TOP + PLOT * (1.0 - scale.at(value));
-    let mut svg = open(TOP + PLOT + FOOT, title);
-    horizontal_grid(&mut svg, scale, y);
+    let foot = (longest(marks.iter().map(|mark| &mark.name)) * 0.6 + 24.0).min(FOOT);
+    let mut svg = open(TOP + PLOT + foot, title);
+    horizontal_grid(&mut svg, scale, right, y);
     for mark in marks {
         let at = x(mark.at);
         let _ = write!(
@@ -144,7 +159,7 @@ pub(super) fn lines(title: &str, series: &[Series], marks: &[Mark]) -> String {
     }
     let ends = series.iter().filter_map(|s| Some((s, y(s.points.last()?.1)))).collect();
     for (one, at) in apart(ends) {
-        let x = WIDTH - RIGHT + 8.0;
+        let x = right + 8.0;
         let _ = write!(
             svg,
             "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"10\" height=\"3\" fill=\"{}\"/>",
@@ -189,19 +204,19 @@ pub(super) struct Bar {
 /// Horizontal bars from zero.
 pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
     const ROW: f64 = 26.0;
-    const NAMES: f64 = 250.0;
     const VALUE: f64 = 50.0;
     let top = bars.iter().map(|bar| bar.value.max(bar.beside.unwrap_or(0.0)));
     let scale = Scale { low: 0.0, high: Scale::around(top.chain([0.0])).high, step: 1.0 };
-    let x = |value: f64| NAMES + (WIDTH - NAMES - 90.0) * scale.at(value).clamp(0.0, 1.0);
+    let names = (longest(bars.iter().map(|bar| &bar.label)) + 16.0).clamp(60.0, WIDTH / 2.0);
+    let x = |value: f64| names + (WIDTH - names - 90.0) * scale.at(value).clamp(0.0, 1.0);
     let mut svg = open(ROW * bars.len() as f64 + 6.0, title);
     for (i, bar) in bars.iter().enumerate() {
         let y = ROW * i as f64 + 4.0;
-        text(&mut svg, NAMES - 8.0, y + 14.0, "end", &bar.label);
+        text(&mut svg, names - 8.0, y + 14.0, "end", &bar.label);
         let _ = write!(
             svg,
-            "<rect x=\"{NAMES}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"18\" rx=\"3\" fill=\"{}\"><title>{}: {:.2}</title></rect>",
-            x(bar.value) - NAMES,
+            "<rect x=\"{names:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"18\" rx=\"3\" fill=\"{}\"><title>{}: {:.2}</title></rect>",
+            x(bar.value) - names,
             bar.colour,
             escape(&bar.label),
             bar.value
@@ -235,64 +250,6 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
     svg + "</svg>"
 }
 
-/// One dot.
-pub(super) struct Dot {
-    pub(super) label: String,
-    pub(super) colour: String,
-    pub(super) at: (f64, f64),
-}
-
-/// Named dots; the horizontal axis is logarithmic.
-pub(super) fn scatter(title: &str, axes: [&str; 2], dots: &[Dot]) -> String {
-    let logs = dots.iter().map(|dot| dot.at.0.max(1e-9).log10());
-    let (low, high) = logs.fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)));
-    let (low, high) = ((low - 0.1).floor().min(0.0 + low), (high + 0.15).max(low + 0.5));
-    let scale = Scale::around(dots.iter().map(|dot| dot.at.1));
-    let x =
-        |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * (value.max(1e-9).log10() - low) / (high - low);
-    let y = |value: f64| TOP + PLOT * (1.0 - scale.at(value));
-    let mut svg = open(TOP + PLOT + 44.0, title);
-    horizontal_grid(&mut svg, scale, y);
-    for power in -6..6 {
-        for digit in [1.0, 2.0, 5.0] {
-            let value = digit * 10_f64.powi(power);
-            let at = value.log10();
-            if at < low || at > high {
-                continue;
-            }
-            let place = x(value);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{place:.1}\" x2=\"{place:.1}\" y1=\"{TOP}\" y2=\"{:.1}\"/>",
-                TOP + PLOT
-            );
-            text(&mut svg, place, TOP + PLOT + 16.0, "middle", &number(value));
-        }
-    }
-    text(&mut svg, WIDTH - RIGHT, TOP + PLOT + 36.0, "end", axes[0]);
-    text(&mut svg, LEFT + 6.0, TOP + 10.0, "start", axes[1]);
-    let mut placed: Vec<(f64, f64)> = Vec::new();
-    for dot in dots {
-        let (px, py) = (x(dot.at.0), y(dot.at.1));
-        let _ = write!(
-            svg,
-            "<circle cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"6\" fill=\"{}\"><title>{}: {:.2} %, {} ms</title></circle>",
-            dot.colour,
-            escape(&dot.label),
-            dot.at.1,
-            number(dot.at.0)
-        );
-        // A name moves down until it is free of those before it.
-        let mut place = (px + 10.0, py + 4.0);
-        while placed.iter().any(|p| (p.0 - place.0).abs() < 70.0 && (p.1 - place.1).abs() < 12.0) {
-            place.1 += 12.0;
-        }
-        placed.push(place);
-        text(&mut svg, place.0, place.1, "start", &dot.label);
-    }
-    svg + "</svg>"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,6 +260,9 @@ mod tests {
         assert_eq!(scale.ticks().collect::<Vec<_>>(), [60.0, 65.0, 70.0, 75.0]);
         let flat = Scale::around([50.0].into_iter());
         assert!(flat.low <= 50.0 && flat.high >= 50.0 && flat.high > flat.low);
+        assert_eq!(Scale::around([100.0, 100.0].into_iter()).high, 100.0);
+        let zero = Scale::around([0.0].into_iter());
+        assert!(zero.low == 0.0 && zero.high > 0.0);
     }
 
     #[test]
@@ -318,5 +278,28 @@ mod tests {
         assert!(placed.windows(2).all(|pair| pair[1].1 - pair[0].1 >= APART));
         let svg = lines("t", &all, &[Mark { at: 0.0, name: "<fog>".into() }]);
         assert!(svg.contains("&lt;fog&gt;") && svg.matches("<polyline").count() == 3);
+    }
+    #[test]
+    fn a_long_name_at_the_end_of_a_line_has_its_room() {
+        let label = "L_mi + L_ic + P_s + F_blocks".to_owned();
+        let room = label.len() as f64 * LETTER;
+        let one = Series {
+            label,
+            colour: colour(0),
+            dashed: false,
+            points: vec![(0.0, 1.0), (1.0, 2.0)],
+        };
+        let svg = lines("t", &[one], &[]);
+        let start = svg.rsplit("<text x=\"").next().and_then(|rest| rest.split('"').next());
+        let start: f64 = start.unwrap().parse().unwrap();
+        assert!(start + room <= WIDTH, "{start} + {room}");
+    }
+
+    #[test]
+    fn twenty_rows_have_twenty_colours() {
+        let mut all: Vec<String> = (0..20).map(colour).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 20);
     }
 }

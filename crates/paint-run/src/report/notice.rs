@@ -1,0 +1,94 @@
+//! What has to be said of results before anything else: that they are not of the data a table of the paper is of.
+
+use crate::grid::Results;
+use crate::model::embedded;
+use crate::protocol::Protocol;
+use crate::reproduce::Target;
+
+/// What results are called: the table or figure that was asked for, or their protocol.
+pub(super) fn title(results: &Results) -> String {
+    match (&results.target, is_embedded(results)) {
+        (Some(target), true) => format!("{target}, small version on embedded images"),
+        (Some(target), false) => target.clone(),
+        (None, _) => results.protocol.name.clone(),
+    }
+}
+
+fn is_embedded(results: &Results) -> bool {
+    results.protocol.data.name == embedded::NAME
+}
+
+/// One sentence or two where a table or figure was asked for and its data are not what the numbers come from.
+pub fn notice(results: &Results) -> Option<String> {
+    let target = Target::find(results.target.as_deref()?).ok()?;
+    let data = Protocol::find(target.full).ok()?.data.name;
+    let name = &results.protocol.data.name;
+    if *name == data {
+        return None;
+    }
+    if !is_embedded(results) {
+        return Some(format!(
+            "Not the images of {data}: those of the dataset {name} in its place."
+        ));
+    }
+    let images = results.images.map_or_else(String::new, |images| format!("{images} "));
+    let paper = if target.references.is_empty() {
+        String::new()
+    } else {
+        format!("; the paper's numbers beside them are of {data}")
+    };
+    Some(format!(
+        "These are not {data} numbers. Without --data, {} runs small, on {images}embedded CIFAR-10 images a visit (32 x 32, ten classes){paper}. \
+         Give --data and --weights for the table itself.",
+        target.name
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::html::{BenchPage, bench_page};
+    use super::super::results::tests::results;
+    use super::super::{results_latex, results_markdown, results_terminal};
+    use super::*;
+
+    fn page(results: &Results) -> String {
+        bench_page(&BenchPage {
+            results,
+            comparisons: &[],
+            traces: &[],
+            shots: &[],
+            cams: &[],
+            timings: &[],
+            warnings: &[],
+        })
+    }
+
+    #[test]
+    fn a_table_on_embedded_images_says_so_wherever_it_is_read() {
+        let told = "These are not imagenet-c numbers. Without --data, table2 runs small, on 50 embedded CIFAR-10 images";
+        let mut results = results();
+        let everywhere = |results: &Results| {
+            let text = results_markdown(results, &[]);
+            [text, results_terminal(results), results_latex(results), page(results)]
+        };
+        assert!(everywhere(&results).iter().all(|text| !text.contains("These are not")));
+        results.target = Some("table2".into());
+        for text in everywhere(&results) {
+            assert!(text.contains(told), "{text}");
+        }
+        assert!(
+            notice(&results).unwrap().contains("the paper's numbers beside them are of imagenet-c")
+        );
+        assert!(page(&results).contains("<h1>table2, small version on embedded images</h1>"));
+    }
+
+    #[test]
+    fn the_data_of_the_table_need_no_notice_and_others_are_named() {
+        let mut results = results();
+        results.target = Some("table1".into());
+        results.protocol.data.name = "cifar10-c".into();
+        assert_eq!(notice(&results), None);
+        results.protocol.data.name = "npy".into();
+        assert!(notice(&results).unwrap().contains("Not the images of cifar10-c"));
+    }
+}
