@@ -119,6 +119,22 @@ fn a_broken_row_is_told_and_the_others_are_there() {
 }
 
 #[test]
+fn a_folder_that_another_run_works_in_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let held = paint_rng::claim(folder.path()).unwrap();
+    let single = ["run", "--method", "source", "--dataset", "embedded", "--weights", "embedded"];
+    let training = ["train", "--dataset", "embedded", "--backbone", "vit_tiny_patch4_32"];
+    for args in [&GRID[..], &single, &training] {
+        let output = paint(args, folder.path()).output().unwrap();
+        let message = stderr(&output);
+        assert!(!output.status.success() && message.contains("another run works"), "{message}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    drop(held);
+    assert!(paint(&GRID, folder.path()).output().unwrap().status.success());
+}
+
+#[test]
 fn what_is_asked_for_wrongly_ends_with_status_2() {
     let temp = tempfile::tempdir().unwrap();
     let cases: [(&[&str], &str); 6] = [
@@ -225,6 +241,20 @@ fn the_readme_says_what_the_results_folder_holds() {
     command.current_dir(root).args(["report", "results", "--readme", "README.md", "--check"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_page_made_later_has_the_times_that_were_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let timed: Vec<&str> = GRID.into_iter().filter(|&arg| arg != "--no-timing").collect();
+    assert!(paint(&timed, folder.path()).output().unwrap().status.success());
+    let page = folder.path().join("later.html");
+    let mut report = Command::new(env!("CARGO_BIN_EXE_paint"));
+    let status = report.arg("report").arg(folder.path()).arg("--html").arg(&page).output().unwrap();
+    assert!(status.status.success(), "{}", stderr(&status));
+    let times = |path: &Path| fs::read_to_string(path).unwrap().matches("ms / image").count();
+    assert!(times(&page) > 0);
+    assert_eq!(times(&page), times(&folder.path().join("report.html")));
 }
 
 #[test]

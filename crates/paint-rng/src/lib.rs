@@ -1,5 +1,5 @@
-//! Seeded generators, derived by purpose; and what else data and networks share, which must not see each other: a hash
-//! and files that are [written whole or not at all](write_atomically).
+//! Seeded generators, derived by purpose; and what else data and networks share, which must not see each other: a hash,
+//! files that are [written whole or not at all](write_atomically), and [folders of one run](claim()).
 //!
 //! Every random draw of a run comes from one [`Seed`] and says what it is for, so that two purposes never share a
 //! stream and adding a draw in one place moves no draw in another.
@@ -11,8 +11,10 @@
 //! assert_eq!(a.uniform(), b.uniform());
 //! ```
 
+mod claim;
 mod file;
 
+pub use claim::{Claim, claim};
 pub use file::{remove_leftovers, write_atomically, write_unflushed};
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};

@@ -128,6 +128,8 @@ impl Experiment {
             .with_prediction(self.config.prediction)
             .with_watch(Arc::clone(&self.watch));
         let (out, state) = (&self.config.out, self.state_path());
+        let io = |source| Error::Io { action: "claim", source, path: out.clone() };
+        let _claim = paint_rng::claim(out).map_err(io)?;
         let exists = state.exists();
         match earlier {
             Earlier::Keep if exists => {
@@ -143,8 +145,6 @@ impl Experiment {
             }
             Earlier::Keep | Earlier::Resume | Earlier::Overwrite => {}
         }
-        let io = |source| Error::Io { action: "create", source, path: out.clone() };
-        fs::create_dir_all(out).map_err(io)?;
         let half_done = |source| Error::Io { action: "clean", source, path: out.clone() };
         paint_rng::remove_leftovers(&state).map_err(half_done)?;
         write_text(&out.join("config.toml"), &self.config.to_toml()?)?;

@@ -12,7 +12,7 @@ mod results;
 mod table;
 
 pub use class_name::class_name;
-pub use combine::combine;
+pub use combine::{combine, combine_timings};
 pub use compare::{ComparedRow, Comparison, Matched};
 pub use event_log::EventLog;
 pub use notice::notice;

@@ -122,6 +122,8 @@ impl Session<'_> {
     ) -> Result<Summary> {
         let begun = Instant::now();
         let path = files.out.join(CHECKPOINT);
+        let io = |source| Error::Io { action: "claim", source, path: files.out.clone() };
+        let _claim = paint_rng::claim(&files.out).map_err(io)?;
         let (epochs, steps) = (trainer.recipe.epochs, self.steps(trainer));
         let taken = OUTPUTS.iter().any(|name| files.out.join(name).exists());
         let mut history = match earlier {
@@ -133,8 +135,6 @@ impl Session<'_> {
             }
             _ => Vec::new(),
         };
-        let io = |source| Error::Io { action: "create", source, path: files.out.clone() };
-        fs::create_dir_all(&files.out).map_err(io)?;
         clean(&files.out, earlier == Earlier::Overwrite)?;
         observer.observe(&Event::Started { done: history.len(), epochs, steps });
         let mut pace = Pace::default();

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use paint_run::experiment::write_text;
-use paint_run::grid::Results;
+use paint_run::grid::{CellTiming, Results};
 use paint_run::report::html::{BenchPage, bench_page};
 use paint_run::report::{
-    Comparison, combine, mixture_warnings, readme_section, results_markdown, with_readme_section,
+    Comparison, combine, combine_timings, mixture_warnings, readme_section, results_markdown,
+    with_readme_section,
 };
 
 use crate::Usage;
@@ -34,10 +35,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut all = Vec::new();
+    let mut folders = Vec::new();
     for folder in &args.results {
-        all.extend(read(folder)?);
+        folders.extend(found(folder)?);
     }
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let read = |path: &PathBuf| Ok((name(path), Results::read(path)?));
+    let all = folders.iter().map(read).collect::<paint_run::Result<Vec<_>>>()?;
     if let Some(readme) = &args.readme {
         return rewrite(readme, &all, args.check);
     }
@@ -52,13 +56,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let compare = |name: &&str| Comparison::new(&results, name);
     let comparisons = references.iter().map(compare).collect::<paint_run::Result<Vec<_>>>()?;
     if let Some(path) = &args.html {
+        let times = |path: &PathBuf| Ok((name(path), CellTiming::lines(path)?));
+        let timings = folders.iter().map(times).collect::<paint_run::Result<Vec<_>>>()?;
         let page = BenchPage {
             results: &results,
             comparisons: &comparisons,
             traces: &[],
             shots: &[],
             cams: &[],
-            timings: &[],
+            timings: &combine_timings(&timings),
             warnings: &warnings,
         };
         write_text(path, &bench_page(&page))?;
@@ -70,18 +76,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-/// The results in a folder, or in each of its folders, by name.
-fn read(folder: &Path) -> anyhow::Result<Vec<(String, Results)>> {
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if folder.join("summary.json").exists() {
-        return Ok(vec![(name(folder), Results::read(folder)?)]);
+/// The folder itself, if it holds results, or those of its folders that do, by name.
+fn found(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let holds = |path: &Path| path.join("summary.json").exists();
+    if holds(folder) {
+        return Ok(vec![folder.to_owned()]);
     }
     let entries =
         fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
-    paths.retain(|path| path.join("summary.json").exists());
+    paths.retain(|path| holds(path));
     paths.sort();
-    paths.iter().map(|path| Ok((name(path), Results::read(path)?))).collect()
+    Ok(paths)
 }
 
 fn rewrite(readme: &Path, all: &[(String, Results)], check: bool) -> anyhow::Result<()> {

@@ -1,6 +1,20 @@
 //! Several results in one table.
 
-use crate::grid::{Column, Results, Row};
+use crate::grid::{CellTiming, Column, Results, Row};
+
+/// The name of a row among those of `folders` results.
+fn label(row: &str, folder: &str, folders: usize) -> String {
+    if folders > 1 { format!("{row} ({folder})") } else { row.to_owned() }
+}
+
+/// All times, under the names that [`combine`] gives to rows.
+pub fn combine_timings(all: &[(String, Vec<CellTiming>)]) -> Vec<CellTiming> {
+    let renamed = |folder: &str, timing: &CellTiming| {
+        let label = label(&timing.label, folder, all.len());
+        CellTiming { label, ..timing.clone() }
+    };
+    all.iter().flat_map(|(folder, own)| own.iter().map(|x| renamed(folder, x))).collect()
+}
 
 /// All rows, each with the name of its folder where there are several, over all columns. The protocol is the first one's;
 /// [`super::mixture_warnings`] tells where that is not everybody's.
@@ -19,9 +33,7 @@ pub fn combine(all: &[(String, Results)]) -> Option<Results> {
             let mut row = row.clone();
             row.by_domain =
                 columns.iter().map(|column| row.by_domain.get(place(column)?).copied()?).collect();
-            if all.len() > 1 {
-                row.label = format!("{} ({folder})", row.label);
-            }
+            row.label = label(&row.label, folder, all.len());
             rows.push(row);
         }
     }
@@ -48,6 +60,15 @@ mod tests {
         assert_eq!(names, ["fog", "shot_noise", "snow"]);
         assert_eq!(both.rows[3].label, "paint (b)");
         assert_eq!(both.rows[3].by_domain, [None, Some(58.0), Some(70.0)]);
+        let timing = CellTiming {
+            cell: "c".into(),
+            label: "paint".into(),
+            device: "cpu".into(),
+            ms_per_image: 2.0,
+            peak_memory_mib: None,
+        };
+        let times = combine_timings(&[("a".into(), Vec::new()), ("b".into(), vec![timing])]);
+        assert_eq!(times[0].label, both.rows[3].label);
         assert!(combine(&[]).is_none());
     }
 }

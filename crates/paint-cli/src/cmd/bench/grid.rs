@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use paint_run::Draft;
 use paint_run::grid::{Grid, Results, Variant, execute};
 use paint_run::model::embedded;
@@ -93,6 +93,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for difference in grid.protocol.departures(&Protocol::find(&shipped.name).unwrap_or(shipped))? {
         eprintln!("  {difference}");
     }
+    let _claim = paint_rng::claim(&place.out)
+        .with_context(|| format!("cannot claim {}", place.out.display()))?;
     let progress = Progress::new(&grid)?;
     let outcome = execute(&grid, args.jobs.max(1), &|event| progress.tell(&event));
     progress.finish();
