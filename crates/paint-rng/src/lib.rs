@@ -1,4 +1,4 @@
-//! Seeded generators, derived by purpose; and what else data and networks share, which must not see each other: a hash,
+//! Seeded generators, derived by purpose; and what else crates share that must not see each other: a hash,
 //! files that are [written whole or not at all](write_atomically), and [folders of one run](claim()).
 //!
 //! Every random draw of a run comes from one [`Seed`] and says what it is for, so that two purposes never share a

@@ -121,6 +121,12 @@ pub enum Error {
         /// Its own words.
         what: String,
     },
+    /// A folder that another run works in.
+    #[error("another run works in {}: wait for its end, or give another --out", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The operating system refused.
     #[error("cannot {action}: {source}: {}", path.display())]
     Io {

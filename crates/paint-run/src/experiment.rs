@@ -128,8 +128,9 @@ impl Experiment {
             .with_prediction(self.config.prediction)
             .with_watch(Arc::clone(&self.watch));
         let (out, state) = (&self.config.out, self.state_path());
-        let io = |source| Error::Io { action: "claim", source, path: out.clone() };
-        let _claim = paint_rng::claim(out).map_err(io)?;
+        let io = |source| Error::Io { action: "create", source, path: out.clone() };
+        fs::create_dir_all(out).map_err(io)?;
+        let _claim = paint_rng::claim(out).ok_or_else(|| Error::Busy { path: out.clone() })?;
         let exists = state.exists();
         match earlier {
             Earlier::Keep if exists => {

@@ -41,6 +41,12 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
+    /// A folder that another run works in.
+    #[error("another run works in {}: wait for its end, or give another --out", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A checkpoint is damaged or belongs to another training.
     #[error("checkpoint: expected {expected}, found {found}: {}", path.display())]
     Checkpoint {

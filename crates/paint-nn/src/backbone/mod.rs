@@ -199,9 +199,9 @@ pub trait Backbone: Send + Sync {
         Ok(())
     }
 
-    /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]` (of a convolutional network: the normalised
-    /// images): made once for a batch and shared by its forward passes. It is affine, so the embedding of a mix of images
-    /// is the mix of their embeddings.
+    /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]`, patches with their positions (of a convolutional
+    /// network: the normalised images): made once for a batch and shared by its forward passes. It is affine, so the
+    /// embedding of a mix of images, whose weights sum to one, is the mix of their embeddings.
     fn embed(&self, images: &Tensor) -> Result<Tensor>;
 
     /// The rest of the network.

@@ -110,13 +110,26 @@ const LARGE: &[Case] = &[
     }),
     case("attention, head 64", &[&[2, 199, 576]], |x| compact(x)?[0].attention(3)),
     case("attention, head 64, few tokens", &[&[2, 7, 192]], |x| compact(x)?[0].attention(1)),
-    case("attention, head 64, one image of CIFAR", &[&[3, 66, 576]], |x| {
-        compact(x)?[0].attention(3)
-    }),
+    case("attention, head 64, 41 tokens", &[&[2, 41, 192]], |x| compact(x)?[0].attention(1)),
+    case("attention, head 64, 64 tokens", &[&[2, 64, 192]], |x| compact(x)?[0].attention(1)),
+    case("attention, head 64, 66 tokens", &[&[3, 66, 576]], |x| compact(x)?[0].attention(3)),
+    case("attention, head 64, 165 tokens", &[&[1, 165, 384]], |x| compact(x)?[0].attention(2)),
     case("attention, head 64, as many tokens as fit at once", &[&[1, 224, 384]], |x| {
         compact(x)?[0].attention(2)
     }),
     case("attention, head 64, one token more", &[&[1, 225, 384]], |x| compact(x)?[0].attention(2)),
+    case(
+        "attention, all scores far below zero",
+        &[&[2, 66, 64], &[2, 66, 64], &[2, 66, 64]],
+        |x| {
+            let far = [x[0].add_scalar(4.0)?, x[1].add_scalar(-4.0)?, x[2].clone()];
+            compact(&[Tensor::concat(&[&far[0], &far[1], &far[2]], 2)?])?[0].attention(1)
+        },
+    ),
+    case("cross_attention of as many", &[&[2, 66, 128], &[2, 66, 256]], |x| {
+        let x = compact(x)?;
+        x[0].cross_attention(&x[1], 2)
+    }),
     case("attention, head 32", &[&[2, 65, 192]], |x| compact(x)?[0].attention(2)),
     case("attention, head 12", &[&[2, 70, 72]], |x| compact(x)?[0].attention(2)),
     case("attention, head 128", &[&[1, 66, 384]], |x| compact(x)?[0].attention(1)),

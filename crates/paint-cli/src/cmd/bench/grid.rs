@@ -1,5 +1,6 @@
 //! `paint bench --protocol P` and `--reproduce T`: a grid of methods, orders and seeds, resumable.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -93,8 +94,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for difference in grid.protocol.departures(&Protocol::find(&shipped.name).unwrap_or(shipped))? {
         eprintln!("  {difference}");
     }
-    let _claim = paint_rng::claim(&place.out)
-        .with_context(|| format!("cannot claim {}", place.out.display()))?;
+    fs::create_dir_all(&place.out)
+        .with_context(|| format!("cannot create {}", place.out.display()))?;
+    let busy = || paint_run::Error::Busy { path: place.out.clone() };
+    let _claim = paint_rng::claim(&place.out).ok_or_else(busy)?;
     let progress = Progress::new(&grid)?;
     let outcome = execute(&grid, args.jobs.max(1), &|event| progress.tell(&event));
     progress.finish();

@@ -23,7 +23,7 @@ pub(super) struct Properties {
     pub(super) capability: (i32, i32),
     pub(super) multiprocessors: u32,
     /// The most shared memory that a block may ask for.
-    shared_memory: u32,
+    pub(super) shared_memory: u32,
 }
 
 /// A context on one GPU with its stream.

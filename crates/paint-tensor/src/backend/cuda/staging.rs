@@ -13,7 +13,8 @@ use cudarc::driver::{result, sys};
 use super::driver::failed;
 use crate::Result;
 
-/// Buffers that take turns: while one is read, the next can be filled.
+/// A buffer is filled again when as many are idle: while one is read, the next can be filled. Threads that upload at the same
+/// time have one more each.
 const BUFFERS: usize = 3;
 /// Uploads up to this are staged by the driver at once; for larger ones it may wait for the stream first.
 const SMALL: usize = 64 << 10;
@@ -74,9 +75,11 @@ impl Staging {
         data: &[f32],
     ) -> std::result::Result<(), result::DriverError> {
         let bytes = size_of_val(data);
-        let buffers = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest =
-            Some(buffers()).filter(|it| it.len() >= BUFFERS).and_then(|mut it| it.pop_front());
+        let idle = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = {
+            let mut idle = idle();
+            if idle.len() >= BUFFERS { idle.pop_front() } else { None }
+        };
         let buffer = match oldest.filter(|buffer| buffer.bytes >= bytes) {
             Some(buffer) => buffer,
             None => Pinned::new(bytes.next_power_of_two())?,
@@ -87,9 +90,13 @@ impl Staging {
             event::synchronize(buffer.read)?;
             ptr::copy_nonoverlapping(data.as_ptr(), buffer.host.cast::<f32>(), data.len());
             sys::cuMemcpyHtoDAsync_v2(address, buffer.host, bytes, stream).result()?;
-            event::record(buffer.read, stream)?;
+            if let Err(error) = event::record(buffer.read, stream) {
+                // Nothing would tell when the buffer may go.
+                let _ = result::stream::synchronize(stream);
+                return Err(error);
+            }
         }
-        buffers().push_back(buffer);
+        idle().push_back(buffer);
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ const WIDEST: usize = 128;
 pub(super) enum Variant {
     /// Any length, tile after tile, with this many channels a head.
     Tiled { head: usize, mode: Mode },
-    /// At most this many tokens, all in shared memory at once.
+    /// As many tokens as round up to this by 16, all in shared memory at once.
     Whole { tokens: usize },
 }
 
@@ -122,7 +122,7 @@ impl Cuda {
         let written = [&out, &lse].map(|x| Arg::Address(x.address()));
         let args = [&inputs.args(attention)[..], &written].concat();
         let (name, grid) = match inputs.variant {
-            Variant::Tiled { mode, .. } => tiled::forward(attention, mode),
+            Variant::Tiled { mode, .. } => tiled::forward(attention, mode, &self.gpu),
             Variant::Whole { tokens } => whole::forward(attention, tokens),
         };
         self.gpu.launch(&inputs.kernels, name, grid, &args)?;

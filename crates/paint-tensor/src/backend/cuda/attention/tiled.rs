@@ -2,7 +2,7 @@
 
 use super::super::buffer::Buffer;
 use super::super::compile::Source;
-use super::super::driver::{Arg, Grid};
+use super::super::driver::{Arg, Gpu, Grid};
 use super::super::{Cuda, on_gpu};
 use super::{Inputs, Kind, Targets, rows, shape};
 use crate::Result;
@@ -63,8 +63,8 @@ pub(super) fn source(head: usize, mode: Mode) -> (Source, Vec<String>) {
     (Source { name: "attention", text: TEXT, defines }, NAMES.map(str::to_owned).to_vec())
 }
 
-pub(super) fn forward(attention: &Attention, mode: Mode) -> (&'static str, Grid) {
-    (FORWARD.name, grid(attention, mode, attention.q_len, &FORWARD))
+pub(super) fn forward(attention: &Attention, mode: Mode, gpu: &Gpu) -> (&'static str, Grid) {
+    (FORWARD.name, grid(attention, mode, attention.q_len, &FORWARD, gpu))
 }
 
 /// Rows that a warp owns: two bands of 16 if their accumulators fit into registers.
@@ -73,17 +73,24 @@ fn warp_rows(head: usize, mode: Mode) -> usize {
 }
 
 /// How a kernel is spread over `len` rows.
-fn grid(attention: &Attention, mode: Mode, len: usize, kernel: &Kernel) -> Grid {
+fn grid(attention: &Attention, mode: Mode, len: usize, kernel: &Kernel, gpu: &Gpu) -> Grid {
     let rows = warp_rows(attention.head_dim, mode);
-    let warps = len.div_ceil(rows).max(1);
-    let blocks = warps.div_ceil(MOST_WARPS);
-    let warps = warps.div_ceil(blocks);
     let statistics = if kernel.statistics { 8 * attention.q_len.next_multiple_of(TILE) } else { 0 };
+    let bytes = |warps| tiles(attention.head_dim, mode, rows * warps, kernel.own) + statistics;
+    let needed = len.div_ceil(rows).max(1);
+    let most = most_warps(bytes, gpu.properties.shared_memory as usize);
+    let blocks = needed.div_ceil(most);
+    let warps = needed.div_ceil(blocks);
     Grid {
         blocks: [blocks, attention.heads, attention.batch],
         threads: [32 * warps as u32, 1],
-        shared: (tiles(attention.head_dim, mode, rows * warps, kernel.own) + statistics) as u32,
+        shared: bytes(warps) as u32,
     }
+}
+
+/// The most warps of a block whose shared memory, so many bytes for a number of warps, is at most `shared`.
+fn most_warps(bytes: impl Fn(usize) -> usize, shared: usize) -> usize {
+    (1..=MOST_WARPS).rev().find(|&warps| bytes(warps) <= shared).unwrap_or(1)
 }
 
 /// Bytes of the tiles of a block: the pairs it walks over, two in bf16 and one in f32, and `own` tiles of its rows.
@@ -119,11 +126,26 @@ impl Cuda {
         let statistics = [on_gpu(saved.lse), &delta].map(|x| Arg::Address(x.address()));
         let grad = [rows(grad, 0, attention.width())];
         let read = [&inputs.args(attention)[..], &grad, &statistics].concat();
-        let over_queries = grid(attention, mode, attention.q_len, &QUERIES);
+        let over_queries = grid(attention, mode, attention.q_len, &QUERIES, &self.gpu);
         let args = [&read[..], &to.dq].concat();
         self.gpu.launch(&inputs.kernels, QUERIES.name, over_queries, &args)?;
-        let over_keys = grid(attention, mode, attention.kv_len, &KEYS);
+        let over_keys = grid(attention, mode, attention.kv_len, &KEYS, &self.gpu);
         let args = [&read[..], &to.dkv].concat();
         self.gpu.launch(&inputs.kernels, KEYS.name, over_keys, &args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_takes_no_more_shared_memory_than_there_is() {
+        let rows = warp_rows(64, Mode::Tf32);
+        let bytes = |warps: usize| tiles(64, Mode::Tf32, rows * warps, KEYS.own) + 8 * 256;
+        for (shared, warps) in [(227 << 10, 4), (99 << 10, 3), (48 << 10, 1)] {
+            assert_eq!(most_warps(bytes, shared), warps);
+        }
+        assert!(bytes(3) <= 99 << 10 && bytes(4) > 99 << 10);
     }
 }

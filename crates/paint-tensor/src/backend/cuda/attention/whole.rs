@@ -1,6 +1,6 @@
 //! Self-attention over sequences that fit into shared memory as a whole, by Hopper's warpgroup products: bf16, 64 channels a
-//! head. Twice as fast there as walking over tiles, because keys and values are read once and gradients need no second
-//! pass over the scores.
+//! head. Faster there than walking over tiles, because keys and values are read once and gradients need no second pass over
+//! the scores.
 
 use super::super::compile::{HOPPER, Source};
 use super::super::driver::Grid;
@@ -20,11 +20,11 @@ const HEAD: usize = 64;
 const MOST_TOKENS: usize = 224;
 /// Rows that a warpgroup owns.
 const GROUP: usize = 64;
-/// Groups that a block of the forward kernel works on, one after the other: as in the kernel.
+/// Groups that a block of the forward kernel works on, one after the other.
 const TURNS: usize = 2;
 /// Bytes of a row of a tile.
-const ROW: usize = 128;
-/// Bytes in which tiles may begin at a multiple of as many.
+const ROW_BYTES: usize = 128;
+/// Tiles begin at multiples of this many bytes.
 const ATOM: usize = 1024;
 
 pub(super) fn variant(
@@ -48,11 +48,11 @@ pub(super) fn source(tokens: usize) -> (Source, Vec<String>) {
 }
 
 pub(super) fn forward(attention: &Attention, tokens: usize) -> (&'static str, Grid) {
-    let own = TURNS * GROUP;
+    let queries = TURNS * GROUP;
     let grid = Grid {
-        blocks: [attention.q_len.div_ceil(own), attention.heads, attention.batch],
+        blocks: [attention.q_len.div_ceil(queries), attention.heads, attention.batch],
         threads: [2 * GROUP as u32, 1],
-        shared: (ATOM + (2 * tokens + own) * ROW) as u32,
+        shared: (ATOM + (2 * tokens + queries) * ROW_BYTES) as u32,
     };
     (FORWARD, grid)
 }
@@ -61,7 +61,7 @@ pub(super) fn backward(attention: &Attention, tokens: usize) -> (&'static str, G
     let rows = tokens.next_multiple_of(32);
     let groups = rows.div_ceil(GROUP);
     // Queries, keys, values and the gradient of the result; what is known of scores; two numbers of every query.
-    let tiles = (4 + groups) * rows * ROW;
+    let tiles = (4 + groups) * rows * ROW_BYTES;
     let grid = Grid {
         blocks: [1, attention.heads, attention.batch],
         threads: [(2 * GROUP * groups) as u32, 1],

@@ -8,7 +8,7 @@
 #define TILE 64
 // Rows of the other side that the gradients of queries and of keys take at once: as many as registers allow.
 #define QUERY_PART 32
-#define KEY_PART (BANDS == 2 ? 16 : 32)
+#define KEY_PART (MODE == 0 || BANDS == 2 ? 16 : 32)
 #define STAGES (MODE == 0 ? 2 : 1)
 #define BANDS (MODE != 2 && WIDTH <= 64 ? 2 : 1)
 #define MOST_THREADS 128
@@ -95,7 +95,6 @@ __device__ __forceinline__ void clear(float c[BANDS][N][4]) {
 }
 
 #define EACH_BAND(band) _Pragma("unroll") for (int band = 0; band < BANDS; band++)
-#define EACH_SCORE(j, i, n) _Pragma("unroll") for (int j = 0; j < (n) / 8; j++) _Pragma("unroll") for (int i = 0; i < 4; i++)
 
 // A band's rows, those of the first 8 times `top`, those of the last 8 times `bottom`.
 __device__ __forceinline__ void store(const float c[WIDTH / 8][4], Element *rows, i64 pitch, int first, int len,
@@ -178,9 +177,9 @@ attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse)
         EACH_BAND(band) {
             float best[2] = {top[band][0], top[band][1]};
             if (count < TILE) {
-                EACH_SCORE(j, i, TILE) if (COLUMN(j, i) >= count) s[band][j][i] = -INFINITY;
+                EACH(j, i, TILE) if (COLUMN(j, i) >= count) s[band][j][i] = -INFINITY;
             }
-            EACH_SCORE(j, i, TILE) best[i / 2] = fmaxf(best[i / 2], s[band][j][i]);
+            EACH(j, i, TILE) best[i / 2] = fmaxf(best[i / 2], s[band][j][i]);
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 for (int step = 1; step < 4; step *= 2)
@@ -195,7 +194,7 @@ attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse)
                 }
             }
             float shift[2] = {-top[band][0] * factor, -top[band][1] * factor};
-            EACH_SCORE(j, i, TILE) {
+            EACH(j, i, TILE) {
                 s[band][j][i] = fast_exp2(fmaf(s[band][j][i], factor, shift[i / 2]));
                 sum[band][i / 2] += s[band][j][i];
             }
@@ -213,8 +212,7 @@ attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse)
             for (int half = 0; half < 2; half++) {
                 int at = row + threadIdx.x % 32 / 4 + half * 8;
                 if (at < shape.q_len)
-                    lse[((i64)blockIdx.z * shape.heads + blockIdx.y) * shape.q_len + at] =
-                        top[band][half] * shape.scale + logf(sum[band][half]);
+                    STATISTICS_OF(lse)[at] = top[band][half] * shape.scale + logf(sum[band][half]);
             }
     }
 }
@@ -267,7 +265,7 @@ attention_backward_queries(Shape shape, Rows q, Rows k, Rows v, Rows grad, const
             clear<QUERY_PART / 8>(dp);
             scores<QUERY_PART>(s, qs, warp_row, ks + part * PITCH, count);
             scores<QUERY_PART>(dp, gs, warp_row, vs + part * PITCH, count);
-            EACH_BAND(band) EACH_SCORE(j, i, QUERY_PART) {
+            EACH_BAND(band) EACH(j, i, QUERY_PART) {
                 float p = fast_exp2(fmaf(s[band][j][i], factor, shift[band][i / 2]));
                 s[band][j][i] = COLUMN(j, i) < count ? p * (dp[band][j][i] - d[band][i / 2]) : 0.0f;
             }
@@ -308,7 +306,7 @@ attention_backward_keys(Shape shape, Rows q, Rows k, Rows v, Rows grad, const fl
             clear<KEY_PART / 8>(ds);
             scores<KEY_PART>(p, ks, warp_row, qs + part * PITCH, count);
             scores<KEY_PART>(ds, vs, warp_row, gs + part * PITCH, count);
-            EACH_SCORE(j, i, KEY_PART) {
+            EACH(j, i, KEY_PART) {
                 Pack<float, 2> of = statistics[at + part + COLUMN(j, i)];
                 EACH_BAND(band) {
                     p[band][j][i] = fast_exp2(fmaf(p[band][j][i], factor, of.v[0]));

@@ -2,8 +2,8 @@
 // of 64 channels, in bf16 on Hopper.
 //
 // TOKENS is the length rounded up to 16, TURNS how many groups of 64 queries a block of the forward kernel works on one after
-// the other. A warpgroup owns 64 rows of the result. Accumulators of one product are the left
-// operand of the next as they stand. Blocks never share an output, so results are the same bits every time.
+// the other. A warpgroup owns 64 rows of the result. Accumulators of one product are the left operand of the next as they
+// stand. Blocks never share an output, so results are the same bits every time.
 
 // Rows of a tile of the gradients, which take 32 queries at once.
 #define ROWS ((TOKENS + 31) / 32 * 32)
@@ -31,7 +31,6 @@ __device__ __forceinline__ void arrived() {
     __syncthreads();
 }
 
-#define EACH(j, i, n) _Pragma("unroll") for (int j = 0; j < (n) / 8; j++) _Pragma("unroll") for (int i = 0; i < 4; i++)
 #define LANE (threadIdx.x % 32)
 #define WARP_ROW (threadIdx.x % 128 / 32 * 16)
 
@@ -62,7 +61,7 @@ __device__ __forceinline__ void store(const float *c, u32 tile, int tile_row, El
 
 extern "C" __global__ void __launch_bounds__(128, 3)
 attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse) {
-    u32 ks = first_tile(), vs = ks + TOKENS * ROW, qs = vs + TOKENS * ROW;
+    u32 ks = first_tile(), vs = ks + TOKENS * ROW_BYTES, qs = vs + TOKENS * ROW_BYTES;
     int begin = blockIdx.x * 64 * TURNS;
     load_tile(ks, TOKENS, HEAD_OF(k, shape.kv_len), k.row, 0, shape.kv_len);
     load_tile(qs, 64 * TURNS, HEAD_OF(q, shape.q_len), q.row, begin, shape.q_len);
@@ -73,19 +72,19 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
     float factor = shape.scale * LOG2E;
 #pragma unroll 1
     for (int turn = 0; turn < TURNS && begin + turn * 64 < shape.q_len; turn++) {
-        u32 own = qs + turn * 64 * ROW;
+        u32 queries = qs + turn * 64 * ROW_BYTES;
         float s[TOKENS / 2], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
         ready();
 #pragma unroll
         for (int step = 0; step < 4; step++) {
-            u64 a = operand(own + step * 32), b = operand(ks + step * 32);
+            u64 a = operand(queries + step * 32), b = operand(ks + step * 32);
 #pragma unroll
-            for (int n = 0; n + 64 <= TOKENS; n += 64) multiply_64<0>(s + n / 2, a, b + n * ROW / 16, step);
+            for (int n = 0; n + 64 <= TOKENS; n += 64) multiply_64<0>(s + n / 2, a, b + n * ROW_BYTES / 16, step);
 #if TOKENS % 64 >= 32
-            multiply_32(s + TOKENS / 64 * 32, a, b + TOKENS / 64 * 64 * ROW / 16, step);
+            multiply_32(s + TOKENS / 64 * 32, a, b + TOKENS / 64 * 64 * ROW_BYTES / 16, step);
 #endif
 #if TOKENS % 32
-            multiply_16(s + TOKENS / 32 * 16, a, b + TOKENS / 32 * 32 * ROW / 16, step);
+            multiply_16(s + TOKENS / 32 * 16, a, b + TOKENS / 32 * 32 * ROW_BYTES / 16, step);
 #endif
         }
         issued();
@@ -93,6 +92,7 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
         int row = begin + turn * 64 + WARP_ROW;
         // A warp past the end has nothing to weigh; what it multiplies below is never stored.
         if (row < shape.q_len) {
+            // The length rounds up to TOKENS: only the last 16 columns can lie past the end.
             EACH(j, i, 16) {
                 const int last = TOKENS / 8 - 2;
                 if (COLUMN(last + j, i) >= shape.kv_len) s[4 * (last + j) + i] = -INFINITY;
@@ -118,14 +118,14 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
         ready();
 #pragma unroll
         for (int step = 0; step < TOKENS / 16; step++)
-            multiply_fragments(o, p + 4 * step, operand(vs + step * 16 * ROW), step);
+            multiply_fragments(o, p + 4 * step, operand(vs + step * 16 * ROW_BYTES), step);
         issued();
         for (int half = 0; half < 2; half++)
             for (int step = 1; step < 4; step *= 2) sum[half] += __shfl_xor_sync(~0u, sum[half], step);
         done<0>();
         __syncthreads();
         i64 width = (i64)shape.heads * HEAD;
-        store(o, own, WARP_ROW, out + (i64)blockIdx.z * shape.q_len * width + blockIdx.y * HEAD, width, row,
+        store(o, queries, WARP_ROW, out + (i64)blockIdx.z * shape.q_len * width + blockIdx.y * HEAD, width, row,
               shape.q_len, 1.0f / sum[0], 1.0f / sum[1]);
         if (LANE % 4 == 0)
             for (int half = 0; half < 2; half++) {
@@ -140,7 +140,7 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
 extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS <= 2 ? 2 : 1)
 attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const Element *out, const float *lse,
                          Element *dq, i64 dq_row, Element *dk, Element *dv, i64 dkv_row) {
-    const int bytes = ROWS * ROW;
+    const int bytes = ROWS * ROW_BYTES;
     u32 qs = first_tile(), gs = qs + bytes, ks = gs + bytes, vs = ks + bytes, slopes = vs + bytes;
     float *shifts = (float *)(memory + (slopes - shared_address(memory)) + GROUPS * bytes), *deltas = shifts + ROWS;
     int len = shape.q_len, group = threadIdx.x / 128, own = group * 64 + WARP_ROW;
@@ -182,11 +182,11 @@ attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const E
         ready();
 #pragma unroll
         for (int step = 0; step < 4; step++)
-            multiply_32(s, operand(ks + group * 64 * ROW + step * 32), operand(qs + at * ROW + step * 32), step);
+            multiply_32(s, operand(ks + group * 64 * ROW_BYTES + step * 32), operand(qs + at * ROW_BYTES + step * 32), step);
         issued();
 #pragma unroll
         for (int step = 0; step < 4; step++)
-            multiply_32(dp, operand(vs + group * 64 * ROW + step * 32), operand(gs + at * ROW + step * 32), step);
+            multiply_32(dp, operand(vs + group * 64 * ROW_BYTES + step * 32), operand(gs + at * ROW_BYTES + step * 32), step);
         issued();
         done<1>();
         if (own < len)
@@ -203,15 +203,17 @@ attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const E
 #pragma unroll
         for (int step = 0; step < 2; step++) {
             bool more = at + step;
-            multiply_fragments(value, weights + 4 * step, operand(gs + (at + 16 * step) * ROW), more);
-            multiply_fragments(key, slope + 4 * step, operand(qs + (at + 16 * step) * ROW), more);
+            multiply_fragments(value, weights + 4 * step, operand(gs + (at + 16 * step) * ROW_BYTES), more);
+            multiply_fragments(key, slope + 4 * step, operand(qs + (at + 16 * step) * ROW_BYTES), more);
         }
         issued();
         if (own < len)
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                u32 to = slopes + at / 64 * bytes + chunk_at(own + LANE / 4 + i % 2 * 8, at % 64 / 8 + i / 2);
-                asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + LANE % 4 * 4), "r"(slope[i]) : "memory");
+                int row = own + LANE / 4 + i % 2 * 8;
+                u32 to = slopes + at / 64 * bytes + chunk_at(row, at % 64 / 8 + i / 2) + LANE % 4 * 4;
+                // A key past the end has scores of zero, which may be infinitely above those of others.
+                asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(row < len ? slope[i] : 0) : "memory");
             }
         done<0>();
     }
@@ -220,7 +222,7 @@ attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const E
     float query[32];
     ready();
     for (int at = 0; at < len; at += 16)
-        multiply_64<1>(query, operand(slopes + group * bytes + at * ROW), operand(ks + at * ROW), at);
+        multiply_64<1>(query, operand(slopes + group * bytes + at * ROW_BYTES), operand(ks + at * ROW_BYTES), at);
     issued();
     done<0>();
     __syncthreads();

@@ -27,6 +27,8 @@ struct Shape {
 // Accumulator (j, i) of a product: its row is one of the lane's two, `i / 2`, and its column is
 #define COLUMN(j, i) ((j) * 8 + threadIdx.x % 4 * 2 + (i) % 2)
 
+#define EACH(j, i, n) _Pragma("unroll") for (int j = 0; j < (n) / 8; j++) _Pragma("unroll") for (int i = 0; i < 4; i++)
+
 extern __shared__ __align__(16) unsigned char memory[];
 
 __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }

@@ -5,12 +5,12 @@
 // permuted by the row: neither a row nor a column of chunks meets itself in a bank. Both a tile's columns and its rows can be
 // contracted (`transposed`), eight of its rows lie 1024 bytes after the eight before, and a product is one tile wide.
 
-#define ROW 128
+#define ROW_BYTES 128
 
-__device__ __forceinline__ u32 chunk_at(int row, int chunk) { return row * ROW + ((chunk ^ row % 8) << 4); }
+__device__ __forceinline__ u32 chunk_at(int row, int chunk) { return row * ROW_BYTES + ((chunk ^ row % 8) << 4); }
 
 __device__ __forceinline__ u64 operand(u32 tile) {
-    return (u64)(tile >> 4 & 0x3fff) | 1ull << 16 | (u64)(8 * ROW >> 4) << 32 | 1ull << 62;
+    return (u64)(tile >> 4 & 0x3fff) | 1ull << 16 | (u64)(8 * ROW_BYTES >> 4) << 32 | 1ull << 62;
 }
 
 // Registers of accumulators and fragments that were written are ready for products.
