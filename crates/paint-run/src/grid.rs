@@ -22,7 +22,7 @@ pub use significance::{Paired, paired};
 pub use timing::CellTiming;
 
 use crate::config::{Config, INERT, flatten};
-use crate::protocol::{PLACES, Place, Protocol, digest};
+use crate::protocol::{Fingerprints, PLACES, Place, Protocol, digest};
 use crate::{Error, Result};
 
 /// A row of the table: a method with settings of its own.
@@ -93,7 +93,7 @@ impl Grid {
             settings.extend(variant.settings.clone());
             let settings = entry.resolve(&settings)?;
             for order in orders(&protocol) {
-                for &seed in &protocol.seeds {
+                for (run, &seed) in protocol.seeds.iter().enumerate() {
                     let mut config = protocol.config(place);
                     config.seed = seed;
                     // What a method does not look at is no part of its cell.
@@ -102,7 +102,7 @@ impl Grid {
                     config.method.name.clone_from(&variant.method);
                     config.method.settings.clone_from(&settings);
                     config.scenario.order = order.clone().or(config.scenario.order);
-                    let id = cell_id(&config, &protocol)?;
+                    let id = cell_id(&config, &protocol, run)?;
                     config.out = place.out.join("cells").join(&id);
                     let label = variant.label.clone();
                     cells.push(Cell { id, label, order: order.clone(), config });
@@ -122,8 +122,9 @@ fn orders(protocol: &Protocol) -> Vec<Option<String>> {
     protocol.orders.iter().cloned().map(Some).collect()
 }
 
-/// The hash of a run: its configuration without the places of files, with the fingerprint of the images in their stead.
-fn cell_id(config: &Config, protocol: &Protocol) -> Result<String> {
+/// The hash of a run: its configuration without the places of files, with the fingerprints of the images in their stead.
+/// `run` counts the protocol's seeds.
+fn cell_id(config: &Config, protocol: &Protocol, run: usize) -> Result<String> {
     let table = toml::Table::try_from(config).map_err(|error| Error::config(error.to_string()))?;
     let mut leaves = Vec::new();
     flatten("", table.into(), &mut leaves);
@@ -131,8 +132,15 @@ fn cell_id(config: &Config, protocol: &Protocol) -> Result<String> {
     for key in INERT.into_iter().chain(PLACES) {
         leaves.remove(key);
     }
-    let fingerprint = protocol.data.fingerprint.clone().unwrap_or_default();
-    leaves.insert("data.fingerprint".into(), fingerprint);
+    let Fingerprints { source, probe } = &protocol.fingerprints;
+    let fingerprints = [
+        ("data.fingerprint", protocol.data.fingerprint.as_ref()),
+        ("source.fingerprint", source.get(run).filter(|_| config.source.is_some())),
+        ("probe.fingerprint", probe.as_ref()),
+    ];
+    for (key, fingerprint) in fingerprints {
+        leaves.extend(fingerprint.map(|fingerprint| (key.to_owned(), fingerprint.clone())));
+    }
     leaves.insert("version".into(), env!("CARGO_PKG_VERSION").into());
     Ok(digest(leaves.into_iter().map(|(key, value)| format!("{key} = {value}"))))
 }

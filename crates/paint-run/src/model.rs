@@ -177,6 +177,10 @@ impl Dataset for Fitted {
         }
         Ok(Sample { image: self.steps.apply(image)?, label })
     }
+
+    fn content(&self, domain: usize, index: usize) -> paint_data::Result<Vec<u8>> {
+        self.inner.content(domain, index)
+    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use built_in::{PROTOCOLS, built_in};
+pub use fingerprint::Fingerprints;
 
 use crate::config::{Draft, Method, Model, Prediction, Resize, Source, flatten};
 use crate::{Error, Result, probe};
@@ -57,6 +58,9 @@ pub struct Protocol {
     /// Source images for the methods that look at some before they are deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// Of images beside the stream; filled in when they are there.
+    #[serde(default, skip_serializing_if = "Fingerprints::is_empty")]
+    pub fingerprints: Fingerprints,
     /// Where the paper did otherwise than this document, by dotted key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paper: BTreeMap<String, String>,
@@ -87,7 +91,7 @@ pub struct Data {
     /// Corruption on the fly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<Corrupt>,
-    /// Over domains, labels and some pixels; filled in when the data are there.
+    /// Over domains, labels and images; filled in when the data are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
 }
@@ -226,7 +230,8 @@ impl Protocol {
     /// The keys in which this protocol departs from the one it was made from; what that one leaves to data and weights is
     /// no departure.
     pub fn departures(&self, shipped: &Self) -> Result<Vec<Difference>> {
-        let open = |key: &str| key.starts_with("model.") || key.starts_with("data.");
+        let parts = ["model.", "data.", "fingerprints."];
+        let open = |key: &str| parts.iter().any(|part| key.starts_with(part));
         let mut found = self.differences(shipped)?;
         found.retain(|difference| difference.theirs != NOTHING || !open(&difference.key));
         Ok(found)
@@ -312,7 +317,8 @@ const NOTHING: &str = "nothing";
 pub(crate) const PLACES: [&str; 4] =
     ["data.path", "model.weights", "probe.data.path", "source.path"];
 /// What a paper cannot tell.
-const UNKNOWABLE: [&str; 2] = ["data.fingerprint", "model.sha256"];
+const UNKNOWABLE: [&str; 4] =
+    ["data.fingerprint", "fingerprints.probe", "fingerprints.source", "model.sha256"];
 
 fn differences(
     ours: &BTreeMap<String, String>,

@@ -26,15 +26,20 @@ pub struct SourceImages {
     labels: Option<Vec<usize>>,
 }
 
-impl SourceImages {
+/// Images that were drawn from a dataset, with their columns of the logits.
+pub(crate) struct Drawn {
+    pub(crate) dataset: Arc<dyn Dataset>,
+    pub(crate) images: Vec<(usize, Option<usize>)>,
+}
+
+impl Drawn {
     /// Draws the images that `config` asks for. `classes` are those that compete, as places in the model's output; a
     /// labelled image of another class is left out.
-    pub fn open(
+    pub(crate) fn new(
         config: &Source,
         run_seed: u64,
         spec: &Spec,
         classes: Option<&[usize]>,
-        device: &Device,
     ) -> Result<Self> {
         let refuse = |expected: String, found: String| {
             Err(Error::Source { expected, found, path: config.path.clone() })
@@ -69,11 +74,25 @@ impl SourceImages {
             return refuse(format!("at least {asked} images (source.images)"), found);
         }
         let order = seed.derive("source", &[]).permutation(found.len());
-        let drawn: Vec<_> = order[..wanted].iter().map(|&place| found[place]).collect();
+        let images = order[..wanted].iter().map(|&place| found[place]).collect();
+        Ok(Self { dataset, images })
+    }
+}
+
+impl SourceImages {
+    /// Draws and reads the images that `config` asks for.
+    pub fn open(
+        config: &Source,
+        run_seed: u64,
+        spec: &Spec,
+        classes: Option<&[usize]>,
+        device: &Device,
+    ) -> Result<Self> {
+        let Drawn { dataset, images } = Drawn::new(config, run_seed, spec, classes)?;
         let fitted = Arc::new(Fitted::new(dataset, &spec.preprocess, Resize::default())?);
         Ok(Self {
-            images: read(fitted, drawn.iter().map(|(index, _)| *index), spec, device)?,
-            labels: drawn.iter().map(|(_, column)| *column).collect(),
+            images: read(fitted, images.iter().map(|(index, _)| *index), spec, device)?,
+            labels: images.iter().map(|(_, column)| *column).collect(),
         })
     }
 

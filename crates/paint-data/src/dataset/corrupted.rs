@@ -89,6 +89,10 @@ impl Dataset for Corrupted {
             label,
         })
     }
+
+    fn content(&self, _domain: usize, index: usize) -> Result<Vec<u8>> {
+        self.clean.content(0, index)
+    }
 }
 
 #[cfg(test)]

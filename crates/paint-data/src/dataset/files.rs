@@ -44,6 +44,11 @@ fn visit(root: &Path, below: &Path, depth: usize, found: &mut Vec<PathBuf>) -> R
     Ok(())
 }
 
+/// The bytes of a file.
+pub(super) fn content(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|source| Error::io(source, path))
+}
+
 /// The first folder of a relative path, if the file is in one.
 pub(super) fn top_folder(path: &Path) -> Option<&str> {
     let mut components = path.components();

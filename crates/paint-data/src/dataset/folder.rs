@@ -90,6 +90,10 @@ impl Dataset for Folder {
         let (path, label) = &self.images[index];
         Ok(Sample { image: Image::open(&self.root.join(path))?, label: *label })
     }
+
+    fn content(&self, _domain: usize, index: usize) -> Result<Vec<u8>> {
+        files::content(&self.root.join(&self.images[index].0))
+    }
 }
 
 /// Decodes every image.
@@ -116,6 +120,7 @@ mod tests {
         }
         let data = (ENTRY.open)(folder.path(), &Options::default()).unwrap();
         assert_eq!((ENTRY.verify)(folder.path()).unwrap().images, data.len(0));
+        assert!(data.content(0, 0).unwrap().starts_with(b"\x89PNG"));
         (data.info().num_classes, (0..data.len(0)).map(|i| data.label(0, i)).collect())
     }
 

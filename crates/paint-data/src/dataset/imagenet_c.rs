@@ -99,6 +99,10 @@ impl Dataset for ImageNetC {
         let (path, class) = &self.images[index];
         Ok(Sample { image: Image::open(&self.folders[domain].join(path))?, label: Some(*class) })
     }
+
+    fn content(&self, domain: usize, index: usize) -> Result<Vec<u8>> {
+        files::content(&self.folders[domain].join(&self.images[index].0))
+    }
 }
 
 /// The fifteen corruptions at severity 5, and every listed image in every domain that is there.

@@ -107,6 +107,10 @@ impl Dataset for ImageNetR {
         let (path, label) = &self.images[domain][index];
         Ok(Sample { image: Image::open(&self.root.join(path))?, label: Some(*label) })
     }
+
+    fn content(&self, domain: usize, index: usize) -> Result<Vec<u8>> {
+        files::content(&self.root.join(&self.images[domain][index].0))
+    }
 }
 
 /// The published archive: every class, every rendition, 30,000 images.

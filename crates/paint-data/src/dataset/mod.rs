@@ -83,6 +83,11 @@ pub trait Dataset: Send + Sync {
     fn label(&self, domain: usize, index: usize) -> Option<usize>;
     /// One image. Reads only what it needs.
     fn sample(&self, domain: usize, index: usize) -> Result<Sample>;
+    /// The bytes that make one image what it is: those of its file, not decoded, or its pixels. Of an image that is
+    /// corrupted on the fly, those of the clean one.
+    fn content(&self, domain: usize, index: usize) -> Result<Vec<u8>> {
+        Ok(self.sample(domain, index)?.image.into_pixels())
+    }
 }
 
 /// What the opening of a dataset can be told.

@@ -92,6 +92,19 @@ fn whatever_decides_a_number_makes_another_cell_and_nothing_else_does() {
     other.data.fingerprint = Some("other images".into());
     assert_ne!(ids(other, &place, Variant::plain("paint")), base);
     let mut other = protocol();
+    other.fingerprints.probe = Some("other clean images".into());
+    assert_ne!(ids(other, &place, Variant::plain("paint")), base);
+    let mut other = protocol();
+    other.source = Some(toml::from_str("name = \"embedded\"").unwrap());
+    let with_source = |fingerprints: [&str; 2], method: &str| {
+        let mut other = other.clone();
+        other.fingerprints.source = fingerprints.map(str::to_owned).to_vec();
+        ids(other, &place, Variant::plain(method))
+    };
+    let [before, after] = [["a", "b"], ["a", "c"]].map(|of| with_source(of, "eata"));
+    assert!(before[0] == after[0] && before[1] != after[1], "one draw changed");
+    assert_eq!(with_source(["a", "b"], "paint"), base, "paint looks at no source images");
+    let mut other = protocol();
     other.prediction = crate::config::Prediction::Before;
     assert_ne!(ids(other, &place, Variant::plain("paint")), base);
 }

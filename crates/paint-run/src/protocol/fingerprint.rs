@@ -1,11 +1,33 @@
 //! What fills in a protocol when data and weights are there.
 
-use paint_data::{Dataset, Stream};
+use paint_data::scenario::Selection;
+use paint_data::{Dataset, Domain, Stream};
 use paint_rng::Seed;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::{Place, Protocol, digest};
 use crate::experiment::Experiment;
-use crate::{Error, Result};
+use crate::source::Drawn;
+use crate::{Error, Result, probe};
+
+/// Names of images that a stream does not show but a number depends on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fingerprints {
+    /// The source images that are drawn, one for each seed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source: Vec<String>,
+    /// The images that are looked at after each visit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe: Option<String>,
+}
+
+impl Fingerprints {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 impl Protocol {
     /// This protocol with everything it leaves open taken from the data and the weights at `place`.
@@ -13,7 +35,7 @@ impl Protocol {
         let mut config = self.config(place);
         // Corruption on the fly draws from the seed; the fingerprint must not.
         config.seed = 0;
-        config.probe = None;
+        let probe = config.probe.take();
         config.scenario.order = self.orders.first().cloned().or(config.scenario.order);
         let experiment = Experiment::open(config)?;
         let preprocess = &experiment.model.spec().preprocess;
@@ -35,8 +57,43 @@ impl Protocol {
         weights.crop_pct = Some(preprocess.crop_pct);
         weights.interpolation = Some(preprocess.interpolation.name().into());
         let raw = experiment.config.data.open(Seed(0))?;
-        resolved.data.fingerprint = Some(fingerprint(&*raw, &experiment.stream)?);
+        let taken = self.taken(&*raw, &experiment.stream)?;
+        resolved.data.fingerprint = Some(streamed(&*raw, &taken)?);
+        resolved.fingerprints = Fingerprints {
+            source: self.sources(&experiment)?,
+            probe: probe.map(|probe| probed_images(&probe, &*raw, &taken)).transpose()?,
+        };
         Ok(resolved)
+    }
+
+    /// The domains of a stream, each with the images that it takes, or may take under another seed.
+    fn taken(&self, data: &dyn Dataset, stream: &Stream) -> Result<Vec<(usize, Vec<usize>)>> {
+        let mut taken: Vec<Vec<usize>> = vec![Vec::new(); data.domains().len()];
+        for sample in stream.batches.iter().flat_map(|batch| &batch.samples) {
+            taken[sample.domain].push(sample.index);
+        }
+        let drawn = self.scenario.limit.is_some() && self.scenario.selection == Selection::Random;
+        for (domain, indices) in taken.iter_mut().enumerate().filter(|(_, it)| !it.is_empty()) {
+            if drawn {
+                *indices = (0..data.len(domain)).collect();
+            }
+            indices.sort_unstable();
+            indices.dedup();
+        }
+        let taken: Vec<_> =
+            taken.into_iter().enumerate().filter(|(_, it)| !it.is_empty()).collect();
+        if taken.is_empty() { Err(Error::EmptyStream) } else { Ok(taken) }
+    }
+
+    /// Twelve digits over the source images that are drawn, for each seed.
+    fn sources(&self, experiment: &Experiment) -> Result<Vec<String>> {
+        let Some(source) = &experiment.config.source else { return Ok(Vec::new()) };
+        let classes = experiment.dataset.info().class_indices.as_deref();
+        let of = |&seed: &u64| {
+            let drawn = Drawn::new(source, seed, experiment.model.spec(), classes)?;
+            contents(&*drawn.dataset, 0, drawn.images.iter().map(|(index, _)| *index))
+        };
+        self.seeds.iter().map(of).collect()
     }
 }
 
@@ -47,42 +104,54 @@ fn file_tag(path: &std::path::Path) -> String {
     [part(path.parent()), part(Some(path))].into_iter().flatten().collect::<Vec<_>>().join("/")
 }
 
-/// Twelve digits over the domains of a stream, the images it takes of them with their labels, and the pixels of the first
-/// and the last image of each.
-fn fingerprint(data: &dyn Dataset, stream: &Stream) -> Result<String> {
-    let mut domains: Vec<usize> = Vec::new();
+/// Twelve digits over the domains of a stream, the images it takes of them with their labels, and, for what corruption on the
+/// fly makes of them, the pixels of the first and the last image of each.
+fn streamed(data: &dyn Dataset, taken: &[(usize, Vec<usize>)]) -> Result<String> {
     let mut lines = Vec::new();
-    let mut taken: Vec<Vec<usize>> = vec![Vec::new(); data.domains().len()];
-    for sample in stream.batches.iter().flat_map(|batch| &batch.samples) {
-        if taken[sample.domain].is_empty() {
-            domains.push(sample.domain);
-        }
-        taken[sample.domain].push(sample.index);
-    }
-    domains.sort_unstable();
-    for domain in domains {
-        let indices = &mut taken[domain];
-        indices.sort_unstable();
-        indices.dedup();
-        let info = &data.domains()[domain];
+    for (domain, indices) in taken {
+        let info = &data.domains()[*domain];
         lines.push(format!("{} {:?} {}", info.name, info.severity, indices.len()));
-        let labels =
-            indices.iter().map(|&index| format!("{index} {:?}", data.label(domain, index)));
-        lines.push(digest(labels));
+        lines.push(contents(data, *domain, indices.iter().copied())?);
         for &index in indices.first().into_iter().chain(indices.last()) {
-            let image = data.sample(domain, index)?.image;
-            lines.push(format!(
-                "{}x{} {}",
-                image.height(),
-                image.width(),
-                digest([hex(image.pixels())])
-            ));
+            let image = data.sample(*domain, index)?.image;
+            let pixels = hex(&Sha256::digest(image.pixels()));
+            lines.push(format!("{}x{} {pixels}", image.height(), image.width()));
         }
-    }
-    if lines.is_empty() {
-        return Err(Error::EmptyStream);
     }
     Ok(digest(lines))
+}
+
+/// Twelve digits over the images that a probe looks at.
+fn probed_images(
+    probe: &probe::Config,
+    data: &dyn Dataset,
+    taken: &[(usize, Vec<usize>)],
+) -> Result<String> {
+    let first = |data: &dyn Dataset, domain: usize, count: usize| {
+        contents(data, domain, 0..count.min(data.len(domain)))
+    };
+    let other = probe.data.as_ref().map(|other| other.open(Seed(0))).transpose()?;
+    let beside = other.as_deref().unwrap_or(data);
+    let clean = beside.domains().iter().position(|domain| domain.name == Domain::clean().name);
+    let clean = clean.map(|domain| first(beside, domain, probe.clean)).transpose()?;
+    let previous = taken.iter().map(|(domain, _)| first(data, *domain, probe.previous));
+    Ok(digest(clean.into_iter().chain(previous.collect::<Result<Vec<_>>>()?)))
+}
+
+/// Twelve digits over images of one domain, with their places and labels.
+fn contents(
+    data: &dyn Dataset,
+    domain: usize,
+    indices: impl Iterator<Item = usize>,
+) -> Result<String> {
+    let mut hasher = Sha256::new();
+    for index in indices {
+        let content = data.content(domain, index)?;
+        let label = data.label(domain, index);
+        hasher.update(format!("{index} {label:?} {}\n", content.len()));
+        hasher.update(content);
+    }
+    Ok(digest([hex(&hasher.finalize())]))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -135,3 +135,70 @@ fn differences_are_told_in_the_digits_that_were_given() {
         assert_eq!(without_noise(plain), plain);
     }
 }
+
+/// Eight images of one colour each, and their labels; `changed` has another one.
+fn images(folder: &std::path::Path, changed: Option<usize>) -> std::path::PathBuf {
+    use paint_data::{NpyWriter, write_atomically};
+    let colour = |image: usize| 10 * image as u8 + u8::from(changed == Some(image));
+    let pixels: Vec<u8> = (0..8).flat_map(|image| vec![colour(image); 32 * 32 * 3]).collect();
+    let (path, labels) = (folder.join("images.npy"), folder.join("labels.npy"));
+    write_atomically(&path, |out| NpyWriter::new(out, &[8, 32, 32, 3])?.write(&pixels)).unwrap();
+    write_atomically(&labels, |out| NpyWriter::new(out, &[8])?.write(&[0, 1, 2, 3, 4, 5, 6, 7]))
+        .unwrap();
+    path
+}
+
+#[test]
+fn every_image_decides_the_fingerprint() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut protocol = Protocol::find("embedded").unwrap();
+    protocol.data.name = "npy".into();
+    protocol.scenario.domains = Some(vec!["fog".into()]);
+    protocol.probe = Some(probe::Config { clean: 2, previous: 3, data: None });
+    let mut resolve = |changed, limit| {
+        protocol.scenario.limit = limit;
+        let place = Place { data: images(folder.path(), changed), ..place() };
+        let resolved = protocol.resolve(&place).unwrap();
+        (resolved.data.fingerprint.unwrap(), resolved.fingerprints.probe.unwrap())
+    };
+    let (all, few) = (resolve(None, None), resolve(None, Some(4)));
+    assert_ne!(all.0, few.0);
+    for image in 0..8 {
+        let (stream, probe) = resolve(Some(image), None);
+        assert_ne!(stream, all.0, "{image}");
+        assert_eq!(probe != all.1, image < 3, "{image}");
+        assert_eq!(resolve(Some(image), Some(4)).0 != few.0, image < 4, "{image}");
+    }
+}
+
+#[test]
+fn source_images_decide_the_hash_for_the_seeds_that_draw_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut protocol = Protocol::find("embedded").unwrap();
+    protocol.scenario.limit = Some(2);
+    protocol.seeds = vec![0, 1];
+    let source = Source {
+        name: "npy".into(),
+        path: std::path::PathBuf::new(),
+        options: Options::default(),
+        images: Some(4),
+        seed: None,
+    };
+    protocol.source = Some(source);
+    let resolve = |changed| {
+        let place = Place { source: images(folder.path(), changed), ..place() };
+        protocol.resolve(&place).unwrap()
+    };
+    let before = resolve(None);
+    assert_ne!(before.fingerprints.source[0], before.fingerprints.source[1]);
+    let mut changes = [0, 0];
+    for image in 0..8 {
+        let after = resolve(Some(image));
+        assert_eq!(after.hash().unwrap() == before.hash().unwrap(), after == before);
+        for (seed, count) in changes.iter_mut().enumerate() {
+            *count +=
+                usize::from(after.fingerprints.source[seed] != before.fingerprints.source[seed]);
+        }
+    }
+    assert_eq!(changes, [4, 4]);
+}
