@@ -18,19 +18,23 @@ fn is_embedded(results: &Results) -> bool {
     results.protocol.data.name == embedded::NAME
 }
 
-/// One sentence or two where a table or figure was asked for and its data are not what the numbers come from.
+/// One sentence or two where the numbers do not come from the data that their protocol, or the table or figure that was asked
+/// for, is of.
 pub fn notice(results: &Results) -> Option<String> {
-    let target = Target::find(results.target.as_deref()?).ok()?;
-    let data = Protocol::find(target.full).ok()?.data.name;
+    let target = results.target.as_deref().and_then(|name| Target::find(name).ok());
+    let protocol = target.map_or(results.protocol.name.as_str(), |target| target.full);
+    let data = Protocol::find(protocol).ok()?.data.name;
     let name = &results.protocol.data.name;
     if *name == data {
         return None;
     }
-    if !is_embedded(results) {
+    let Some(target) = target.filter(|_| is_embedded(results)) else {
+        let made =
+            if results.protocol.data.corrupt.is_some() { ", corrupted on the fly" } else { "" };
         return Some(format!(
-            "Not the images of {data}: those of the dataset {name} in its place."
+            "Not the images of {data}: those of the dataset {name} in its place{made}."
         ));
-    }
+    };
     let images = results.images.map_or_else(String::new, |images| format!("{images} "));
     let paper = if target.references.is_empty() {
         String::new()
@@ -90,5 +94,12 @@ mod tests {
         assert_eq!(notice(&results), None);
         results.protocol.data.name = "npy".into();
         assert!(notice(&results).unwrap().contains("Not the images of cifar10-c"));
+        results.target = None;
+        results.protocol.name = "cifar10-c".into();
+        results.protocol.data.corrupt = Some(paint_data::dataset::Corrupt::default());
+        let told = notice(&results).unwrap();
+        assert!(told.ends_with("the dataset npy in its place, corrupted on the fly."), "{told}");
+        results.protocol.data.name = "cifar10-c".into();
+        assert_eq!(notice(&results), None);
     }
 }

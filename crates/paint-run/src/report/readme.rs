@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::notice::notice;
 use super::results::spread;
 use crate::grid::{Results, Row};
 use crate::{Error, Result};
@@ -22,10 +23,11 @@ pub fn readme_section(all: &[(String, Results)]) -> String {
         let runs = results.rows.iter().map(|row| row.accuracy.runs).max().unwrap_or(1);
         let runs =
             if runs > 1 { format!(", mean and deviation of {runs} runs") } else { String::new() };
+        let notice = notice(results).map_or_else(String::new, |notice| format!(" {notice}"));
         let _ = write!(
             text,
             "\n**{folder}**: protocol `{}` [`{}`]({folder_path}/protocol.toml), {each}, {} weights{runs}. \
-             [All domains]({folder_path}/results.md), again with `{}`.\n\n",
+             [All domains]({folder_path}/results.md), again with `{}`.{notice}\n\n",
             protocol.name,
             results.hash,
             protocol.model.tag,
