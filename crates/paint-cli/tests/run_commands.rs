@@ -353,6 +353,7 @@ fn source_images_reach_the_methods_that_need_them() {
     }
     let resolved = fs::read_to_string(temp.path().join("out/config.toml")).unwrap();
     assert!(resolved.contains("[source]"), "{resolved}");
+    assert!(resolved.contains("preset = \"vit_cifar10\""), "by its network: {resolved}");
 
     for (method, need) in [("eata", "unlabelled"), ("rmt", "labelled"), ("santa", "labelled")] {
         let output = run(method, &[]);

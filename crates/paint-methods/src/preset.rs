@@ -3,6 +3,7 @@
 //! The papers tune with batches of 64 (ImageNet) and 200 (CIFAR); PAINT compares everything at 50. Rates are scaled
 //! with the batch size, as the papers themselves do where they change it.
 
+use paint_nn::backbone::Backbone;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,9 @@ pub(crate) const IMAGENET_BATCH: f64 = 64.0;
 
 /// The batch size of the published CIFAR settings.
 pub(crate) const CIFAR_BATCH: f64 = 200.0;
+
+/// The longest side of the images that CIFAR's settings are taken for; `paint corrupt` draws the line there too.
+const CIFAR_SIDE: usize = 64;
 
 /// Where the values that are not given come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -34,6 +38,17 @@ pub(crate) enum Preset {
 }
 
 impl Preset {
+    /// The one that was published for networks like this.
+    pub(crate) fn of(model: &dyn Backbone) -> Self {
+        let is_small = model.spec().image_size.iter().all(|&side| side <= CIFAR_SIDE);
+        match (model.vit_config().is_some(), is_small) {
+            (true, true) => Self::VitCifar10,
+            (true, false) => Self::VitImagenet,
+            (false, true) => Self::CnnCifar10,
+            (false, false) => Self::CnnImagenet,
+        }
+    }
+
     /// Whether the data are CIFAR's.
     pub(crate) fn is_cifar(self) -> bool {
         matches!(self, Self::VitCifar10 | Self::CnnCifar10)

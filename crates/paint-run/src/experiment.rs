@@ -56,12 +56,14 @@ impl Experiment {
     /// Opens what `config` names. Nothing is written.
     pub fn open(mut config: Config) -> Result<Self> {
         let method = by_name(&config.method.name)?;
-        config.method.settings = method.resolve(&config.method.settings)?;
+        // What is wrong with the settings is told before anything large is read.
+        method.resolve(&config.method.settings)?;
         let device = Device::open(&config.device, config.precision.parse()?)?;
         let seed = Seed(config.seed);
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;
         let model = model::open(&mut config.model, &device)?;
+        config.method.settings = method.resolve_for(&config.method.settings, &*model)?;
         let (preprocess, resize) = (&model.spec().preprocess, config.model.resize);
         let fit = |data: Arc<dyn Dataset>| -> Result<Arc<dyn Dataset>> {
             Ok(Arc::new(Fitted::new(data, preprocess, resize)?))

@@ -12,6 +12,7 @@ mod source;
 mod tent;
 mod vdp;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use paint_nn::backbone::Backbone;
@@ -22,6 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::draws::{Draws, Seeded};
+use crate::preset::Preset;
 use crate::source_data::{Labelled, SourceData};
 use crate::{Error, Result};
 
@@ -147,7 +149,23 @@ impl MethodEntry {
     pub fn resolve(&self, settings: &toml::Table) -> Result<toml::Table> {
         (self.resolve)(settings)
     }
+
+    /// The same for a network: where a baseline is not told its preset, the one that was published for networks like
+    /// this. PAINT's own presets say whose equations are followed, which no network decides.
+    pub fn resolve_for(&self, settings: &toml::Table, model: &dyn Backbone) -> Result<toml::Table> {
+        let resolved = self.resolve(settings)?;
+        let taken = resolved.get(PRESET).cloned().map(toml::Value::try_into::<Preset>);
+        if settings.contains_key(PRESET) || !matches!(taken, Some(Ok(_))) {
+            return Ok(resolved);
+        }
+        let mut settings = settings.clone();
+        settings.extend(table(self.name, &BTreeMap::from([(PRESET, Preset::of(model))]))?);
+        self.resolve(&settings)
+    }
 }
+
+/// The setting that names where the others come from.
+const PRESET: &str = "preset";
 
 /// Every method.
 pub const METHODS: &[MethodEntry] = &[
@@ -191,12 +209,50 @@ pub(crate) fn table<T: Serialize>(method: &'static str, config: &T) -> Result<to
 
 #[cfg(test)]
 mod tests {
+    use paint_nn::backbone::{self, BuildOptions, Weights};
+    use paint_tensor::Device;
+    use toml::toml;
+
     use super::*;
 
     #[test]
     fn an_unknown_method_lists_the_known_ones() {
         let message = by_name("sourse").map(|entry| entry.name).unwrap_err().to_string();
         assert!(message.starts_with("unknown method \"sourse\": known are source"), "{message}");
+    }
+
+    #[test]
+    fn a_baseline_takes_the_preset_of_its_network_unless_it_is_told_one() {
+        let options = BuildOptions::new(&Device::cpu());
+        for (backbone, expected) in [
+            ("vit_tiny_patch4_32", "vit_cifar10"),
+            ("vit_tiny_patch16_224", "vit_imagenet"),
+            ("cifar_resnet20", "cnn_cifar10"),
+            ("resnet18", "cnn_imagenet"),
+        ] {
+            let weights = Weights::Random(Seed(0));
+            let model = backbone::find(backbone).unwrap().build(weights, &options).unwrap();
+            let resolve = |name: &str, settings: &toml::Table| {
+                by_name(name).unwrap().resolve_for(settings, &*model).unwrap()
+            };
+            let told = toml! { preset = "cnn_imagenet" };
+            for entry in METHODS.iter().filter(|entry| !["source", "paint"].contains(&entry.name)) {
+                let chosen = resolve(entry.name, &toml::Table::new());
+                assert_eq!(chosen["preset"].as_str(), Some(expected), "{}", entry.name);
+                let named = toml! { preset = expected };
+                assert_eq!(chosen, entry.resolve(&named).unwrap(), "{}", entry.name);
+                assert_eq!(resolve(entry.name, &told), entry.resolve(&told).unwrap());
+            }
+            let rate = resolve("cotta", &toml! { lr = 0.5 });
+            assert_eq!(
+                (rate["lr"].as_float(), rate["preset"].as_str()),
+                (Some(0.5), Some(expected))
+            );
+            for name in ["source", "paint"] {
+                let settings = by_name(name).unwrap().resolve(&toml::Table::new()).unwrap();
+                assert_eq!(resolve(name, &toml::Table::new()), settings, "{name}");
+            }
+        }
     }
 
     #[test]
