@@ -5,12 +5,28 @@ use paint_tensor::Device;
 
 use crate::Usage;
 
+/// Threads that any machine takes.
+const FEW_THREADS: usize = 64;
+
 /// Sets the number of threads of all kernels, once; 0 takes every core.
 pub(crate) fn set_threads(threads: usize) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    check_threads(threads, cores)?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build_global()
         .context("cannot start threads")
+}
+
+/// Far more threads than cores wait for each other for minutes.
+fn check_threads(threads: usize, cores: usize) -> Result<(), Usage> {
+    let most = FEW_THREADS.max(4 * cores);
+    if threads > most {
+        return Err(Usage(format!(
+            "--threads: expected at most {most} on this machine of {cores} cores, got {threads}"
+        )));
+    }
+    Ok(())
 }
 
 /// The device of a row of `paint list devices`, computing in a precision.
@@ -40,6 +56,15 @@ pub(crate) fn cpu_seconds() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_threads_than_a_machine_can_serve_are_refused_by_its_number() {
+        assert!(check_threads(0, 2).is_ok() && check_threads(64, 2).is_ok());
+        assert!(check_threads(768, 192).is_ok());
+        let message = check_threads(769, 192).unwrap_err().to_string();
+        assert!(message.contains("at most 768") && message.contains("192 cores"), "{message}");
+        assert!(check_threads(3000, 2).is_err());
+    }
 
     #[test]
     #[cfg(target_os = "linux")]

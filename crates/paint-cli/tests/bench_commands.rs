@@ -88,8 +88,10 @@ fn the_protocol_beside_results_gives_them_again() {
     let (first, again) = (temp.path().join("first"), temp.path().join("again"));
     let domains = "scenario.domains=[\"fog\"]";
     let args = ["bench", "--protocol", "embedded", "--methods", "source", "--limit", "4", "--set"];
-    let output = paint(&[&args[..], &[domains]].concat(), &first).output().unwrap();
+    let idle = ["--set", "paint.eta=0.3"];
+    let output = paint(&[&args[..], &[domains], &idle].concat(), &first).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("paint has no row here"), "{}", stderr(&output));
     let protocol = first.join("protocol.toml");
     let args = ["bench", "--protocol", protocol.to_str().unwrap(), "--methods", "source"];
     let output = paint(&args, &again).output().unwrap();
@@ -137,13 +139,18 @@ fn a_folder_that_another_run_works_in_is_left_alone() {
 #[test]
 fn what_is_asked_for_wrongly_ends_with_status_2() {
     let temp = tempfile::tempdir().unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    let one = ["bench", "--protocol", "embedded", "--methods", "source"];
+    let cases: [(&[&str], &str); 10] = [
         (&["bench"], "--protocol"),
         (&["bench", "--protocol", "cifar11"], "cifar10-c-gradual"),
         (&["bench", "--protocol", "embedded", "--methods", "pant"], "known are"),
         (&["bench", "--protocol", "cifar10-c", "--methods", "source"], "--data"),
         (&["bench", "--reproduce", "table9"], "antiforget"),
-        (&["bench", "--protocol", "embedded", "--methods", "source", "--seeds", "x"], "--seeds"),
+        (&[&one[..], &["--seeds", "x"]].concat(), "--seeds"),
+        (&[&one[..], &["--seeds", "0..99999999999"]].concat(), "at most 10000"),
+        (&[&one[..], &["--seeds", "3,5,3"]].concat(), "got 3 twice"),
+        (&[&one[..], &["--set", "paint.etaa=1"]].concat(), "etaa"),
+        (&[&one[..], &["--threads", "100000"]].concat(), "cores"),
     ];
     for (args, message) in cases {
         let output = paint(args, &temp.path().join("out")).output().unwrap();

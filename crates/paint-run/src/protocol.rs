@@ -7,6 +7,7 @@
 //! method's settings belong to its row of a table, and are told there.
 
 mod built_in;
+mod check;
 mod fingerprint;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use built_in::{PROTOCOLS, built_in};
+pub use check::MOST_SEEDS;
 pub use fingerprint::Fingerprints;
 
 use crate::config::{Draft, Method, Model, Prediction, Resize, Source, flatten};
@@ -183,14 +185,19 @@ impl Protocol {
     /// Changes one key, as `scenario.severity=3`, or one setting of a method, as `paint.eta=0.5`.
     pub fn set(&mut self, assignment: &str) -> Result<()> {
         let mut draft = Draft::parse(&self.to_toml()?, &self.name)?;
-        let first = assignment.split(['.', '=']).next().unwrap_or_default().trim();
-        if METHODS.iter().any(|method| method.name == first) {
+        if Self::method_of(assignment).is_some() {
             draft.set_assignment(&format!("settings.{}", assignment.trim_start()))?;
         } else {
             draft.set_assignment(assignment)?;
         }
         *self = Self::parse(&draft.text()?, &self.name)?;
         Ok(())
+    }
+
+    /// The method that an assignment such as `paint.eta=0.5` is for, if it is for one.
+    pub fn method_of(assignment: &str) -> Option<&'static str> {
+        let first = assignment.split(['.', '=']).next().unwrap_or_default().trim();
+        METHODS.iter().map(|method| method.name).find(|name| *name == first)
     }
 
     /// Puts the clean source images after every domain as visits of their own, adaptation left on, as EATA looks at

@@ -114,6 +114,7 @@ fn protocol(args: &Args) -> anyhow::Result<Protocol> {
     for assignment in &args.assignments {
         protocol.set(assignment)?;
     }
+    protocol.check()?;
     Ok(protocol)
 }
 

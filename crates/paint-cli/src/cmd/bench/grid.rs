@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use paint_run::Draft;
 use paint_run::grid::{Grid, Results, Variant, execute};
 use paint_run::model::embedded;
-use paint_run::protocol::{Place, Protocol};
+use paint_run::protocol::{MOST_SEEDS, Place, Protocol};
 use paint_run::report::{Publication, publish, results_terminal};
 use paint_run::reproduce::{Target, every_method};
 
@@ -88,6 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let place = place(args, &protocol, target)?;
     let shipped = protocol.clone();
     let variants = variants(args, target, &protocol)?;
+    warn_of_idle_settings(&args.assignments, &variants);
     let protocol = protocol.resolve(&place)?;
     let grid = Grid::new(protocol, variants, &place)?;
     eprintln!("protocol {} {}: {}", grid.protocol.name, grid.hash, grid.protocol.what);
@@ -164,6 +165,7 @@ fn protocol(args: &Args) -> anyhow::Result<(Protocol, Option<&'static Target>)> 
     if let Some(target) = target {
         target.adjust(&mut protocol);
     }
+    protocol.check()?;
     Ok((protocol, target))
 }
 
@@ -219,6 +221,19 @@ fn variants(
     }
 }
 
+/// Tells of settings that were given to a method which has no row.
+fn warn_of_idle_settings(assignments: &[String], variants: &[Variant]) {
+    for assignment in assignments {
+        if let Some(method) = Protocol::method_of(assignment)
+            && !variants.iter().any(|variant| variant.method == method)
+        {
+            eprintln!(
+                "warning: --set {assignment} changes nothing: {method} has no row here; add it to --methods"
+            );
+        }
+    }
+}
+
 /// `paint.eta=0.2,0.5` as two rows.
 fn swept(text: &str) -> anyhow::Result<Vec<Variant>> {
     let usage = || Usage(format!("expected METHOD.KEY=VALUE,VALUE.., got {text:?}"));
@@ -238,7 +253,14 @@ fn parse_seeds(text: &str) -> anyhow::Result<Vec<u64>> {
     let usage = || Usage(format!("--seeds: expected 0..4 or 0,1,7, got {text:?}"));
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| usage());
     let seeds: Vec<u64> = match text.split_once("..") {
-        Some((first, last)) => (number(first)?..=number(last.trim_start_matches('='))?).collect(),
+        Some((first, last)) => {
+            let (first, last) = (number(first)?, number(last.trim_start_matches('='))?);
+            if last.saturating_sub(first) >= MOST_SEEDS as u64 {
+                let why = format!("--seeds: expected at most {MOST_SEEDS}, got {text:?}");
+                return Err(Usage(why).into());
+            }
+            (first..=last).collect()
+        }
         None => text.split(',').map(number).collect::<Result<_, _>>()?,
     };
     if seeds.is_empty() { Err(usage().into()) } else { Ok(seeds) }
@@ -284,7 +306,7 @@ mod tests {
     fn seeds_are_a_range_with_both_ends_or_a_list() {
         assert_eq!(parse_seeds("0..4").unwrap(), [0, 1, 2, 3, 4]);
         assert_eq!(parse_seeds("3,1").unwrap(), [3, 1]);
-        for wrong in ["", "a", "4..0", "1,,2"] {
+        for wrong in ["", "a", "4..0", "1,,2", "0..99999999999", "0..18446744073709551615"] {
             assert!(parse_seeds(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,0 +1,64 @@
+//! What a protocol must not ask for, found before anything runs.
+
+use std::fmt::Debug;
+
+use paint_methods::by_name;
+
+use super::Protocol;
+use crate::{Error, Result};
+
+/// The most runs of one method on one order.
+pub const MOST_SEEDS: usize = 10_000;
+
+impl Protocol {
+    /// Refuses seeds and orders that are given twice (the same run would count as two independent ones), and settings that
+    /// their method does not have, whether or not it has a row.
+    pub fn check(&self) -> Result<()> {
+        let count = self.seeds.len();
+        if !(1..=MOST_SEEDS).contains(&count) {
+            return Err(Error::config(format!("seeds: expected 1 to {MOST_SEEDS}, got {count}")));
+        }
+        distinct("seeds", &self.seeds)?;
+        distinct("orders", &self.orders)?;
+        for (method, settings) in &self.settings {
+            by_name(method)?.resolve(settings)?;
+        }
+        Ok(())
+    }
+}
+
+fn distinct<T: Ord + Debug>(what: &str, values: &[T]) -> Result<()> {
+    let mut sorted: Vec<&T> = values.iter().collect();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => {
+            Err(Error::config(format!("{what}: expected each once, got {:?} twice", pair[0])))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_twice_or_unknown_to_its_method_is_named() {
+        let shipped = Protocol::find("embedded").unwrap();
+        shipped.check().unwrap();
+        let message = |change: fn(&mut Protocol)| {
+            let mut protocol = shipped.clone();
+            change(&mut protocol);
+            let error = protocol.check().unwrap_err();
+            assert!(error.is_usage());
+            error.to_string()
+        };
+        assert!(message(|p| p.seeds = vec![4, 7, 4]).ends_with("each once, got 4 twice"));
+        let orders = message(|p| p.orders = ["a", "b", "b"].map(String::from).into());
+        assert!(orders.contains("orders") && orders.contains("\"b\" twice"), "{orders}");
+        assert!(message(|p| p.seeds.clear()).contains("got 0"));
+        assert!(message(|p| p.seeds = (0..10_001).collect()).contains("got 10001"));
+        let setting = message(|p| p.set("paint.etaa=1").unwrap());
+        assert!(setting.contains("paint") && setting.contains("etaa"), "{setting}");
+    }
+}
