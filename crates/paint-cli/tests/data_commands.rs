@@ -102,6 +102,26 @@ fn a_folder_becomes_the_imagenet_c_layout_and_a_stopped_run_goes_on() {
 }
 
 #[test]
+fn an_output_in_the_folder_of_its_input_is_refused_and_spoils_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let input = temp.path().join("in");
+    write_folder(&input);
+    let before = contents(&input);
+    let (inside, around) = (input.join("new/corrupted"), input.join("a/../../in"));
+    for out in [&input, &inside, &around] {
+        let output = paint(&["corrupt", text(&input), "--out", text(out)]);
+        assert_eq!(output.status.code(), Some(2), "{}", out.display());
+        assert!(String::from_utf8_lossy(&output.stderr).contains("outside the input"));
+    }
+    assert_eq!(contents(&input), before);
+    // A name that only begins like the input's is another folder.
+    let beside = temp.path().join("in-C");
+    let few = ["--corruption", "all", "--severity", "1"];
+    let arguments = [&["corrupt", text(&input), "--out", text(&beside)], &few[..]].concat();
+    assert_eq!(stdout(&paint(&arguments)), "38 files written, 0 kept\n");
+}
+
+#[test]
 fn an_array_becomes_the_cifar_10_c_layout_that_the_dataset_reads() {
     let temp = tempfile::tempdir().unwrap();
     let (input, out) = (temp.path().join("images.npy"), temp.path().join("out"));

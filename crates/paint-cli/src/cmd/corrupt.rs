@@ -9,7 +9,10 @@ mod imagenet_c;
 mod settings;
 mod sheet;
 
-use std::{path::PathBuf, sync::atomic::AtomicUsize};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::AtomicUsize,
+};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -33,7 +36,7 @@ pub(crate) struct Args {
     /// Where to write
     #[arg(long, required_unless_present = "sheet")]
     out: Option<PathBuf>,
-    /// Corruptions, comma-separated [default: the fifteen of the benchmark]
+    /// Corruptions, comma-separated; `all` for all nineteen [default: the fifteen of the benchmark]
     #[arg(long, value_delimiter = ',')]
     corruption: Vec<String>,
     /// Severities, comma-separated [default: 1,2,3,4,5]
@@ -152,6 +155,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             )
             .into());
         }
+        if args.input.is_dir() && place(out)?.starts_with(place(&args.input)?) {
+            let (out, input) = (out.display(), args.input.display());
+            let why = format!(
+                "--out: expected a folder outside the input, where its own images are not corrupted again; \
+                 found {out} in {input}"
+            );
+            return Err(Usage(why).into());
+        }
         std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
         Settings::new(args, format)?.agree(out)?;
         let files = match format {
@@ -187,6 +198,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 fn job(args: &Args) -> anyhow::Result<Job> {
     let corruptions = if args.corruption.is_empty() {
         CORRUPTIONS.iter().filter(|corruption| !corruption.held_out).collect()
+    } else if args.corruption == ["all"] {
+        CORRUPTIONS.iter().collect()
     } else {
         let named = args.corruption.iter().map(|name| corruption::by_name(name));
         named.collect::<paint_data::Result<Vec<_>>>().map_err(|error| Usage(error.to_string()))?
@@ -206,8 +219,18 @@ fn job(args: &Args) -> anyhow::Result<Job> {
     })
 }
 
+/// Where a path leads, whether or not its last parts are there yet.
+fn place(path: &Path) -> std::io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let known = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    Ok(known.map_or_else(
+        || path.clone(),
+        |(part, found)| found.join(path.strip_prefix(part).unwrap_or(Path::new(""))),
+    ))
+}
+
 /// The row of the dataset table that reads the input.
-fn input_row(input: &std::path::Path) -> &'static str {
+fn input_row(input: &Path) -> &'static str {
     if input.is_file() {
         "npy"
     } else if input.join("test_batch.bin").exists() || input.join("cifar-10-batches-bin").exists() {
