@@ -205,7 +205,7 @@ fn flags_win_over_files_and_complete_what_is_missing() {
 
     let error = checkpoint::read_preprocess(fixture("google.npz"), &flags).unwrap_err();
     assert!(
-        matches!(&error, Error::NoPreprocessing { flags, .. } if flags == "--std R,G,B --input-size HxW")
+        matches!(&error, Error::NoPreprocessing { flags, .. } if flags == "--set 'model.std=[R,G,B]' --set 'model.input_size=[H,W]'")
     );
     let message = error.to_string();
     for part in ["config.json", "preprocessor_config.json", "google.npz"] {

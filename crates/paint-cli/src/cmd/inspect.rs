@@ -263,7 +263,9 @@ mod tests {
         assert!(report.preprocess.is_none());
         assert_eq!(report.problems.len(), 1);
         assert!(
-            report.problems[0].contains("--mean R,G,B --std R,G,B --input-size HxW"),
+            report.problems[0].contains(
+                "--set 'model.mean=[R,G,B]' --set 'model.std=[R,G,B]' --set 'model.input_size=[H,W]'"
+            ),
             "{:?}",
             report.problems
         );

@@ -81,15 +81,15 @@ impl Interpolation {
 /// What the user says about preprocessing; what is given wins over the files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PreprocessFlags {
-    /// `--mean R,G,B`.
+    /// `model.mean` of a configuration.
     pub mean: Option<[f32; 3]>,
-    /// `--std R,G,B`.
+    /// `model.std`.
     pub std: Option<[f32; 3]>,
-    /// `--input-size HxW`.
+    /// `model.input_size`, height and width.
     pub input_size: Option<[usize; 2]>,
-    /// `--crop-pct X`; 1 unless given.
+    /// `model.crop_pct`; 1 unless given.
     pub crop_pct: Option<f32>,
-    /// `--interpolation NAME`; bicubic unless given.
+    /// `model.interpolation`; bicubic unless given.
     pub interpolation: Option<Interpolation>,
 }
 
@@ -104,9 +104,9 @@ pub fn read_preprocess(weights: impl AsRef<Path>, flags: &PreprocessFlags) -> Re
     let input_size = flags.input_size.or(found.map(|f| f.input_size));
     let (Some(mean), Some(std), Some(input_size)) = (mean, std, input_size) else {
         let needed = [
-            (mean.is_none(), "--mean R,G,B"),
-            (std.is_none(), "--std R,G,B"),
-            (input_size.is_none(), "--input-size HxW"),
+            (mean.is_none(), "--set 'model.mean=[R,G,B]'"),
+            (std.is_none(), "--set 'model.std=[R,G,B]'"),
+            (input_size.is_none(), "--set 'model.input_size=[H,W]'"),
         ];
         let flags: Vec<&str> =
             needed.into_iter().filter_map(|(missing, flag)| missing.then_some(flag)).collect();
