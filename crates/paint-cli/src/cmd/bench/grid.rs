@@ -1,6 +1,5 @@
 //! `paint bench --protocol P` and `--reproduce T`: a grid of methods, orders and seeds, resumable.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -12,6 +11,7 @@ use paint_run::report::{Publication, publish, results_terminal};
 use paint_run::reproduce::{Target, every_method};
 
 use super::progress::Progress;
+use super::shell;
 use crate::output::Output;
 use crate::source::SourceArgs;
 use crate::{Usage, process};
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for difference in grid.protocol.departures(&Protocol::find(&shipped.name).unwrap_or(shipped))? {
         eprintln!("  {difference}");
     }
-    fs::create_dir_all(&place.out)
+    paint_rng::create_folder(&place.out)
         .with_context(|| format!("cannot create {}", place.out.display()))?;
     let busy = || paint_run::Error::Busy { path: place.out.clone() };
     let _claim = paint_rng::claim(&place.out).ok_or_else(busy)?;
@@ -270,7 +270,10 @@ fn parse_seeds(text: &str) -> anyhow::Result<Vec<u64>> {
 fn command(args: &Args) -> String {
     let mut words = vec!["paint bench".to_owned()];
     let mut flag = |name: &str, value: Option<String>| {
-        words.extend(value.map(|value| format!("--{name} {value}").trim_end().to_owned()));
+        words.extend(value.map(|value| match value.as_str() {
+            "" => format!("--{name}"),
+            value => format!("--{name} {}", shell::word(value)),
+        }));
     };
     // A user's protocol lies beside the results under this name.
     let own = |name: &String| Path::new(name).extension().is_some();

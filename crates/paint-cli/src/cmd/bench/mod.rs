@@ -2,6 +2,7 @@
 
 mod grid;
 mod progress;
+mod shell;
 mod step;
 mod work;
 
