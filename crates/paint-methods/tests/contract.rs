@@ -274,6 +274,16 @@ fn an_unknown_setting_is_refused_by_name() {
 }
 
 #[test]
+fn a_threshold_on_cosines_is_a_cosine() {
+    for name in ["eta", "eata"] {
+        for (d, holds) in [(0.0, true), (1.0, true), (1.1, false), (-0.1, false)] {
+            let resolved = paint_methods::by_name(name).unwrap().resolve(&toml! { d = d });
+            assert_eq!(resolved.is_ok(), holds, "{name} {d}");
+        }
+    }
+}
+
+#[test]
 fn resolved_settings_resolve_to_themselves_and_build() {
     for_each(|entry, settings| {
         let resolved = entry.resolve(settings).unwrap();

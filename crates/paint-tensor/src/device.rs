@@ -26,10 +26,9 @@ impl Device {
         let kind = name.split(':').next().unwrap_or(name);
         let entry = BACKENDS.iter().find(|entry| entry.name == kind).ok_or_else(|| {
             let known: Vec<_> = BACKENDS.iter().map(|entry| entry.name).collect();
-            Error::Device {
-                name: name.to_owned(),
-                why: format!("this build has {}", known.join(", ")),
-            }
+            let known = known.join(", ");
+            let hint = if kind == "cuda" { "; cuda needs one with --features cuda" } else { "" };
+            Error::Device { name: name.to_owned(), why: format!("this build has {known}{hint}") }
         })?;
         (entry.open)(name, precision).map(Self)
     }
@@ -86,5 +85,12 @@ mod tests {
     fn an_unknown_device_lists_the_known_ones() {
         let message = Device::from_name("tpu").unwrap_err().to_string();
         assert!(message.contains("tpu") && message.contains("cpu"), "{message}");
+    }
+
+    #[test]
+    #[cfg(not(feature = "cuda"))]
+    fn a_build_without_cuda_says_which_feature_it_lacks() {
+        let message = Device::from_name("cuda:0").unwrap_err().to_string();
+        assert!(message.ends_with("this build has cpu; cuda needs one with --features cuda"));
     }
 }

@@ -80,7 +80,7 @@ impl Config {
                 vec![
                     (not_negative(c.lr), "lr must be 0 or more"),
                     (is_share(c.e0), "e0 must lie in [0, 1]"),
-                    (not_negative(c.d), "d must be 0 or more"),
+                    (is_share(c.d), "d must lie in [0, 1], as the size of a cosine does"),
                     (not_negative(c.alpha), "alpha must be 0 or more"),
                     (c.fisher_images > 0, "fisher_images must be above 0"),
                     (c.fisher_batch > 0, "fisher_batch must be above 0"),

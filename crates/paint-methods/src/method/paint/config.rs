@@ -186,7 +186,7 @@ impl Config {
             (fraction(self.gamma), "gamma must lie in [0, 1]"),
             (fraction(self.phi), "phi must lie in [0, 1]"),
             (fraction(self.phi_second), "phi_second must lie in [0, 1]"),
-            (self.eta.is_finite(), "eta must be a finite number"),
+            ((-1.0..=1.0).contains(&self.eta), "eta must lie in [-1, 1], as a cosine does"),
             (weight(self.prompt_std), "prompt_std must be 0 or more"),
             (weight(self.entropy_weight), "entropy_weight must be 0 or more"),
             (weight(self.diversity_weight), "diversity_weight must be 0 or more"),
