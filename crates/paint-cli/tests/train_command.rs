@@ -59,8 +59,11 @@ fn a_transformer_of_another_image_size_runs_at_that_size_and_no_other() {
         (folder.path().join("trained"), folder.path().join("trained/model.safetensors"));
     let network = ["train", "--dataset", "embedded", "--backbone", "vit_tiny_patch4_32"];
     let short = ["--image-size", "16", "--limit", "8", "--batch-size", "8", "--epochs", "1"];
-    let warm = ["--set", "schedule.warmup_epochs=0", "--test-limit", "1"];
-    let more = [&warm[..], &["--out", out.to_str().unwrap()]].concat();
+    let more = ["--test-limit", "1", "--out", out.to_str().unwrap()];
+    let long = ["--set", "schedule.warmup_epochs=3"];
+    let output = paint(&[&network[..], &short, &more, &long].concat());
+    assert!(stderr(&output).contains("epochs, which is 1, found 3"), "{}", stderr(&output));
+    // The preset's own warm-up, which is longer, is made as short as the training.
     let output = paint(&[&network[..], &short, &more].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let run = |more: &[&str]| {

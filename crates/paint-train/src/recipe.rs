@@ -224,13 +224,14 @@ impl Recipe {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
+        let warmup = format!(
+            "schedule.warmup_epochs: expected no more than epochs, which is {}, found {}",
+            self.epochs, self.schedule.warmup_epochs
+        );
         for (holds, why) in [
             ((1..=MOST).contains(&self.epochs), "epochs: expected 1 to 1,000,000"),
             ((1..=MOST).contains(&self.batch_size), "batch_size: expected 1 to 1,000,000"),
-            (
-                self.schedule.warmup_epochs <= self.epochs as f64,
-                "schedule.warmup_epochs: expected no more than epochs",
-            ),
+            (self.schedule.warmup_epochs <= self.epochs as f64, warmup.as_str()),
             (self.lr > 0.0 && self.lr.is_finite(), "lr: expected a number above 0"),
             (not_negative(self.weight_decay), "weight_decay: expected 0 or more"),
             (not_negative(self.clip), "clip: expected 0 or more"),
@@ -272,6 +273,8 @@ mod tests {
         assert!(message(&text.replace("pad = 4\n", "")).contains("pad"));
         assert!(message(&text.replace("drop_path = 0.1", "drop_path = 1.0")).contains("drop_path"));
         assert!(message(&text.replace("lr = 0.001", "lr = -1.0")).contains("lr"));
+        let short = message(&text.replace("warmup_epochs = 10.0", "warmup_epochs = 9999.0"));
+        assert!(short.contains(&format!("which is {}, found 9999", vit().epochs)), "{short}");
         assert!(message(&text.replace("beta1 = 0.9", "beta1 = nan")).contains("beta1"));
     }
 }

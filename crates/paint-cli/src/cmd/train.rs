@@ -167,7 +167,23 @@ fn recipe(args: &Args, network: &BackboneEntry) -> Result<Recipe> {
     for assignment in &args.assignments {
         draft.set_assignment(assignment)?;
     }
+    clamp_warmup(args, base.schedule.warmup_epochs, &mut draft)?;
     Ok(Recipe::from_toml(&draft.text()?)?)
+}
+
+/// Makes a preset's warm-up no longer than the training, unless the user chose its length.
+fn clamp_warmup(args: &Args, warmup: f64, draft: &mut Draft) -> Result<()> {
+    const WARMUP: &str = "schedule.warmup_epochs";
+    let key = |assignment: &String| assignment.split('=').next().map(|key| key.trim().to_owned());
+    let is_chosen = |key: String| key == WARMUP || key == "schedule";
+    let epochs = draft.get("epochs").and_then(|epochs| Some(epochs.as_integer()? as f64));
+    if let Some(epochs) = epochs
+        && warmup > epochs
+        && !args.assignments.iter().filter_map(key).any(is_chosen)
+    {
+        draft.set(WARMUP, epochs)?;
+    }
+    Ok(())
 }
 
 /// Whether a file lies in a folder, by whatever names both go.
