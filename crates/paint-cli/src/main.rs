@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     if output::is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("paint: {error:#}");
+    eprintln!("paint: {}", output::told(&error));
     let usage = error.is::<Usage>()
         || error.downcast_ref::<paint_run::Error>().is_some_and(paint_run::Error::is_usage)
         || error.downcast_ref::<paint_train::Error>().is_some_and(paint_train::Error::is_usage);

@@ -38,3 +38,32 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
+
+/// An error with its causes, each told once: a message may end in its cause already.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_that_its_message_holds_is_told_once() {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let path = "weights".into();
+        let error = paint_run::Error::Io { action: "read", source: missing(), path };
+        let error = Err::<(), _>(error).context("run.toml").unwrap_err();
+        assert_eq!(told(&error), "run.toml: cannot read: entity not found: weights");
+        let error = Err::<(), _>(missing()).context("cannot read weights").unwrap_err();
+        assert_eq!(told(&error), "cannot read weights: entity not found");
+    }
+}

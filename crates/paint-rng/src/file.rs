@@ -43,6 +43,14 @@ fn filled(
     Ok((temporary, out.into_inner().map_err(IntoInnerError::into_error)?))
 }
 
+/// Creates a folder, and those above it, unless it is there.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    if path.is_file() {
+        return Err(io::Error::new(ErrorKind::NotADirectory, "expected a folder, found a file"));
+    }
+    fs::create_dir_all(path)
+}
+
 /// Removes what killed processes left of `path` while writing it. Nobody may be writing it now.
 pub fn remove_leftovers(path: &Path) -> io::Result<()> {
     let name = file_name(path)?;

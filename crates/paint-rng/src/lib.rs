@@ -15,7 +15,7 @@ mod claim;
 mod file;
 
 pub use claim::{Claim, claim};
-pub use file::{remove_leftovers, write_atomically, write_unflushed};
+pub use file::{create_folder, remove_leftovers, write_atomically, write_unflushed};
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, StandardNormal};

@@ -131,7 +131,7 @@ impl Experiment {
             .with_watch(Arc::clone(&self.watch));
         let (out, state) = (&self.config.out, self.state_path());
         let io = |source| Error::Io { action: "create", source, path: out.clone() };
-        fs::create_dir_all(out).map_err(io)?;
+        paint_rng::create_folder(out).map_err(io)?;
         let _claim = paint_rng::claim(out).ok_or_else(|| Error::Busy { path: out.clone() })?;
         let exists = state.exists();
         match earlier {

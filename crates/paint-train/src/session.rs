@@ -123,7 +123,7 @@ impl Session<'_> {
         let begun = Instant::now();
         let path = files.out.join(CHECKPOINT);
         let io = |source| Error::Io { action: "create", source, path: files.out.clone() };
-        fs::create_dir_all(&files.out).map_err(io)?;
+        paint_rng::create_folder(&files.out).map_err(io)?;
         let busy = || Error::Busy { path: files.out.clone() };
         let _claim = paint_rng::claim(&files.out).ok_or_else(busy)?;
         let (epochs, steps) = (trainer.recipe.epochs, self.steps(trainer));

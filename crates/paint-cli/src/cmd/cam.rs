@@ -1,6 +1,6 @@
 //! `paint cam`: where each method looks, image by image.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -167,7 +167,7 @@ fn draw(shots: &[CamShot], out: &Path) -> anyhow::Result<Vec<Drawn>> {
     /// Small images are enlarged to about this many pixels.
     const SIDE: usize = 192;
     ensure!(!shots.is_empty(), "there is no image to draw");
-    fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
+    paint_rng::create_folder(out).with_context(|| format!("cannot create {}", out.display()))?;
     let mut drawn = Vec::new();
     for (i, shot) in shots.iter().enumerate() {
         let mut panels = vec![shot.image.clone()];

@@ -163,7 +163,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             );
             return Err(Usage(why).into());
         }
-        std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
+        paint_rng::create_folder(out)
+            .with_context(|| format!("cannot create {}", out.display()))?;
         Settings::new(args, format)?.agree(out)?;
         let files = match format {
             Format::ImagenetC => imagenet_c::write(&job, &args.input, out, args.imagenet_crop)?,

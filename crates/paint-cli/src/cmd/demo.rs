@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let methods = runners.iter_mut().map(Runner::finish).collect::<paint_run::Result<Vec<_>>>()?;
     let demo = Demo { methods };
 
-    std::fs::create_dir_all(&args.out)
+    paint_rng::create_folder(&args.out)
         .with_context(|| format!("cannot create {}", args.out.display()))?;
     write_json(&args.out.join("summary.json"), &demo)?;
     let page = args.out.join("demo.html");

@@ -74,9 +74,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let config = draft(args)?.resolve()?;
+    let draft = draft(args)?;
+    let file = |error: paint_run::Error| match &args.config {
+        Some(path) => anyhow::Error::from(error).context(path.display().to_string()),
+        None => error.into(),
+    };
+    check_complete(args, &draft).map_err(file)?;
+    let config = draft.resolve().map_err(file)?;
     process::set_threads(config.threads.unwrap_or(0))?;
-    let experiment = Experiment::open(config)?;
+    let experiment = Experiment::open(config).map_err(file)?;
     let earlier = match (args.resume, args.overwrite) {
         (true, _) => Earlier::Resume,
         (_, true) => Earlier::Overwrite,
@@ -134,6 +140,29 @@ fn draft(args: &Args) -> paint_run::Result<Draft> {
         draft.set("out", out)?;
     }
     Ok(draft)
+}
+
+/// What a run cannot do without, by key and flag.
+const NEEDED: [(&str, &str); 3] =
+    [("method.name", "--method"), ("data.name", "--dataset"), ("model.weights", "--weights")];
+
+/// Asks for what is missing by its flags; a key that is misspelt, which may be why, is told first.
+fn check_complete(args: &Args, draft: &Draft) -> paint_run::Result<()> {
+    let missing: Vec<_> = NEEDED.iter().filter(|(key, _)| draft.get(key).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut filled = draft.clone();
+    for (key, _) in missing.iter().copied().chain([&("out", "--out")]) {
+        filled.set(key, "")?;
+    }
+    filled.resolve()?;
+    let list = |part: fn(&(&'static str, &'static str)) -> &'static str| {
+        missing.iter().map(|row| part(row)).collect::<Vec<_>>().join(", ")
+    };
+    let (keys, flags) = (list(|row| row.0), list(|row| row.1));
+    let file = args.config.as_ref().map_or(String::new(), |_| format!(", or {keys} in the file"));
+    Err(paint_run::Error::Config { why: format!("give {flags}{file}") })
 }
 
 fn show(bar: &ProgressBar, event: &Event) {

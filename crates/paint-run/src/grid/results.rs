@@ -190,7 +190,15 @@ impl Results {
             source,
             path: path.clone(),
         })?;
-        serde_json::from_str(&text).map_err(|error| Error::Results { why: error.to_string(), path })
+        serde_json::from_str(&text).map_err(|error| {
+            let found: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+            let why = if found.get("setup").is_some() {
+                "expected a folder of `paint bench`, found one of `paint run`".into()
+            } else {
+                error.to_string()
+            };
+            Error::Results { why, path }
+        })
     }
 
     /// The domains after which clean images were looked at, in the order of a stream that visits each once.
