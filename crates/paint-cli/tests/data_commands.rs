@@ -114,6 +114,8 @@ fn an_output_in_the_folder_of_its_input_is_refused_and_spoils_nothing() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("outside the input"));
     }
     assert_eq!(contents(&input), before);
+    let missing = paint(&["corrupt", "nowhere", "--out", text(&temp.path().join("none"))]);
+    assert!(!missing.status.success() && !temp.path().join("none").exists());
     // A name that only begins like the input's is another folder.
     let beside = temp.path().join("in-C");
     let few = ["--corruption", "all", "--severity", "1"];

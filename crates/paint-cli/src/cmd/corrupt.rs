@@ -163,9 +163,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             );
             return Err(Usage(why).into());
         }
+        let settings = Settings::new(args, format)?;
         paint_rng::create_folder(out)
             .with_context(|| format!("cannot create {}", out.display()))?;
-        Settings::new(args, format)?.agree(out)?;
+        settings.agree(out)?;
         let files = match format {
             Format::ImagenetC => imagenet_c::write(&job, &args.input, out, args.imagenet_crop)?,
             Format::Cifar10C => cifar10_c::write(&job, row, &args.input, out)?,

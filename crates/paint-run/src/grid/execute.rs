@@ -72,6 +72,7 @@ pub struct Outcome {
 
 /// Runs every cell that is not finished, `jobs` at a time; `tell` hears of everything, from any thread.
 pub fn execute(grid: &Grid, jobs: usize, tell: &(dyn Fn(GridEvent<'_>) + Sync)) -> Outcome {
+    let jobs = jobs.clamp(1, grid.cells.len().max(1));
     let next = AtomicUsize::new(0);
     let ends: Mutex<Vec<Option<std::result::Result<CellResult, String>>>> =
         Mutex::new(vec![None; grid.cells.len()]);
@@ -88,7 +89,7 @@ pub fn execute(grid: &Grid, jobs: usize, tell: &(dyn Fn(GridEvent<'_>) + Sync)) 
         }
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
         for worker in workers {
             // A panic of a cell is caught below; one of `tell` has nothing to report to.
             let _ = worker.join();
