@@ -63,7 +63,7 @@ impl Experiment {
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;
         let model = model::open(&mut config.model, &device)?;
-        config.method.settings = method.resolve_for(&config.method.settings, &*model)?;
+        config.method.settings = method.resolve(&method.fit(&config.method.settings, &*model)?)?;
         let (preprocess, resize) = (&model.spec().preprocess, config.model.resize);
         let fit = |data: Arc<dyn Dataset>| -> Result<Arc<dyn Dataset>> {
             Ok(Arc::new(Fitted::new(data, preprocess, resize)?))

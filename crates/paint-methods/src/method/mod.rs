@@ -150,17 +150,15 @@ impl MethodEntry {
         (self.resolve)(settings)
     }
 
-    /// The same for a network: where a baseline is not told its preset, the one that was published for networks like
+    /// Settings for a network: where a baseline is not told its preset, with the one that was published for networks like
     /// this. PAINT's own presets say whose equations are followed, which no network decides.
-    pub fn resolve_for(&self, settings: &toml::Table, model: &dyn Backbone) -> Result<toml::Table> {
-        let resolved = self.resolve(settings)?;
-        let taken = resolved.get(PRESET).cloned().map(toml::Value::try_into::<Preset>);
-        if settings.contains_key(PRESET) || !matches!(taken, Some(Ok(_))) {
-            return Ok(resolved);
-        }
+    pub fn fit(&self, settings: &toml::Table, model: &dyn Backbone) -> Result<toml::Table> {
         let mut settings = settings.clone();
-        settings.extend(table(self.name, &BTreeMap::from([(PRESET, Preset::of(model))]))?);
-        self.resolve(&settings)
+        let taken = self.resolve(&settings)?.remove(PRESET).map(toml::Value::try_into::<Preset>);
+        if !settings.contains_key(PRESET) && matches!(taken, Some(Ok(_))) {
+            settings.extend(table(self.name, &BTreeMap::from([(PRESET, Preset::of(model))]))?);
+        }
+        Ok(settings)
     }
 }
 
@@ -233,7 +231,8 @@ mod tests {
             let weights = Weights::Random(Seed(0));
             let model = backbone::find(backbone).unwrap().build(weights, &options).unwrap();
             let resolve = |name: &str, settings: &toml::Table| {
-                by_name(name).unwrap().resolve_for(settings, &*model).unwrap()
+                let entry = by_name(name).unwrap();
+                entry.resolve(&entry.fit(settings, &*model).unwrap()).unwrap()
             };
             let told = toml! { preset = "cnn_imagenet" };
             for entry in METHODS.iter().filter(|entry| !["source", "paint"].contains(&entry.name)) {

@@ -2,6 +2,7 @@
 
 use paint_data::scenario::Selection;
 use paint_data::{Dataset, Domain, Stream};
+use paint_methods::METHODS;
 use paint_rng::Seed;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -56,6 +57,13 @@ impl Protocol {
         weights.input_size = Some(preprocess.input_size);
         weights.crop_pct = Some(preprocess.crop_pct);
         weights.interpolation = Some(preprocess.interpolation.name().into());
+        for method in METHODS {
+            let given = self.settings.get(method.name).cloned().unwrap_or_default();
+            let fitted = method.fit(&given, &*experiment.model)?;
+            if fitted != given {
+                resolved.settings.insert(method.name.into(), fitted);
+            }
+        }
         let raw = experiment.config.data.open(Seed(0))?;
         let taken = self.taken(&*raw, &experiment.stream)?;
         resolved.data.fingerprint = Some(streamed(&*raw, &taken, self.data.corrupt.is_some())?);

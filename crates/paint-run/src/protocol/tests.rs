@@ -68,6 +68,11 @@ fn a_resolved_protocol_names_weights_preprocessing_and_images() {
     assert_eq!(resolved.model.mean, Some([0.5; 3]));
     assert_eq!(resolved.model.backbone.as_deref(), Some("vit_tiny_patch4_32"));
     assert_eq!(resolved, resolved.resolve(&place()).unwrap());
+    assert_eq!(resolved.settings, shipped.settings);
+    let open = Protocol { settings: BTreeMap::new(), ..shipped.clone() };
+    let settings = open.resolve(&place()).unwrap().settings;
+    assert_eq!(settings["cotta"]["preset"].as_str(), Some("vit_cifar10"));
+    assert!(!settings.contains_key("paint"));
 
     shipped.scenario.limit = Some(4);
     let more = shipped.resolve(&place()).unwrap();
