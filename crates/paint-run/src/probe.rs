@@ -16,6 +16,14 @@ use crate::metric::Score;
 use crate::upload::Uploads;
 use crate::{Error, Result};
 
+/// The name of the domain of clean images.
+pub(crate) const CLEAN: &str = "clean";
+
+/// The domain of clean images, if a dataset has one.
+pub(crate) fn clean_domain(data: &dyn Dataset) -> Option<usize> {
+    data.domains().iter().position(|domain| domain.name == CLEAN)
+}
+
 /// What is looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -60,10 +68,7 @@ impl Probe {
         device: &Device,
         fit: impl FnOnce(Arc<dyn Dataset>) -> Result<Arc<dyn Dataset>>,
     ) -> Result<Self> {
-        let of = |data: &Arc<dyn Dataset>| {
-            let is_clean = |domain: &paint_data::Domain| domain.name == "clean";
-            data.domains().iter().position(is_clean).map(|domain| (Arc::clone(data), domain))
-        };
+        let of = |data: &Arc<dyn Dataset>| Some((Arc::clone(data), clean_domain(&**data)?));
         let clean = match &config.data {
             _ if config.clean == 0 => None,
             Some(other) => of(&fit(other.open(Seed(0))?.into())?),

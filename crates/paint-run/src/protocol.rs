@@ -207,7 +207,7 @@ impl Protocol {
         let benchmark = CORRUPTIONS.iter().filter(|corruption| !corruption.held_out);
         let names = self.scenario.domains.take();
         let names = names.unwrap_or_else(|| benchmark.map(|c| c.name.to_owned()).collect());
-        let clean = || scenario::Visit { domain: "clean".into(), severity: None };
+        let clean = || scenario::Visit { domain: probe::CLEAN.into(), severity: None };
         let visits =
             names.into_iter().flat_map(|domain| [scenario::Visit { domain, severity }, clean()]);
         self.scenario.visits = Some(visits.collect());

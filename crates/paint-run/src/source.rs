@@ -26,25 +26,24 @@ pub struct SourceImages {
     labels: Option<Vec<usize>>,
 }
 
-/// Images that were drawn from a dataset, with their columns of the logits.
-pub(crate) struct Drawn {
+/// A dataset that source images are drawn from.
+pub(crate) struct Pool {
     pub(crate) dataset: Arc<dyn Dataset>,
-    pub(crate) images: Vec<(usize, Option<usize>)>,
+    /// The images that may be drawn, with their columns of the logits.
+    images: Vec<(usize, Option<usize>)>,
+    /// How many are.
+    wanted: usize,
+    /// The seed of the draw, if it is not that of the run.
+    seed: Option<u64>,
 }
 
-impl Drawn {
-    /// Draws the images that `config` asks for. `classes` are those that compete, as places in the model's output; a
-    /// labelled image of another class is left out.
-    pub(crate) fn new(
-        config: &Source,
-        run_seed: u64,
-        spec: &Spec,
-        classes: Option<&[usize]>,
-    ) -> Result<Self> {
+impl Pool {
+    /// What `config` names. `classes` are those that compete, as places in the model's output; a labelled image of another
+    /// class is left out.
+    pub(crate) fn open(config: &Source, spec: &Spec, classes: Option<&[usize]>) -> Result<Self> {
         let refuse = |expected: String, found: String| {
             Err(Error::Source { expected, found, path: config.path.clone() })
         };
-        let seed = Seed(config.seed.unwrap_or(run_seed));
         let dataset = paint_data::dataset::entry(&config.name)?.open;
         let dataset: Arc<dyn Dataset> = dataset(&config.path, &config.options)?.into();
         if dataset.domains().len() != 1 {
@@ -73,9 +72,14 @@ impl Drawn {
             let found = format!("{} to draw {wanted} from", found.len());
             return refuse(format!("at least {asked} images (source.images)"), found);
         }
-        let order = seed.derive("source", &[]).permutation(found.len());
-        let images = order[..wanted].iter().map(|&place| found[place]).collect();
-        Ok(Self { dataset, images })
+        Ok(Self { dataset, images: found, wanted, seed: config.seed })
+    }
+
+    /// The images of one run.
+    pub(crate) fn draw(&self, run_seed: u64) -> Vec<(usize, Option<usize>)> {
+        let seed = Seed(self.seed.unwrap_or(run_seed));
+        let order = seed.derive("source", &[]).permutation(self.images.len());
+        order[..self.wanted].iter().map(|&place| self.images[place]).collect()
     }
 }
 
@@ -88,8 +92,9 @@ impl SourceImages {
         classes: Option<&[usize]>,
         device: &Device,
     ) -> Result<Self> {
-        let Drawn { dataset, images } = Drawn::new(config, run_seed, spec, classes)?;
-        let fitted = Arc::new(Fitted::new(dataset, &spec.preprocess, Resize::default())?);
+        let pool = Pool::open(config, spec, classes)?;
+        let images = pool.draw(run_seed);
+        let fitted = Arc::new(Fitted::new(pool.dataset, &spec.preprocess, Resize::default())?);
         Ok(Self {
             images: read(fitted, images.iter().map(|(index, _)| *index), spec, device)?,
             labels: images.iter().map(|(_, column)| *column).collect(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{CellResult, DomainFigures, Failure, Grid, Outcome, Paired, paired};
-use crate::probe::Glance;
+use crate::probe::{CLEAN, Glance};
 use crate::protocol::{Metric, Protocol};
 use crate::reproduce::Target;
 use crate::summary::Cost;
@@ -107,9 +107,6 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub glances: Vec<Glance>,
 }
-
-/// The name of the domain of clean images.
-const CLEAN: &str = "clean";
 
 fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Spread::of(&values.into_iter().collect::<Vec<_>>()).map(|spread| spread.mean)

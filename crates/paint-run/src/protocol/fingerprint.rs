@@ -1,7 +1,7 @@
 //! What fills in a protocol when data and weights are there.
 
 use paint_data::scenario::Selection;
-use paint_data::{Dataset, Domain, Stream};
+use paint_data::{Dataset, Stream};
 use paint_methods::METHODS;
 use paint_rng::Seed;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Place, Protocol, digest};
 use crate::experiment::Experiment;
-use crate::source::Drawn;
+use crate::source::Pool;
 use crate::{Error, Result, probe};
 
 /// Names of images that a stream does not show but a number depends on.
@@ -97,9 +97,9 @@ impl Protocol {
     fn sources(&self, experiment: &Experiment) -> Result<Vec<String>> {
         let Some(source) = &experiment.config.source else { return Ok(Vec::new()) };
         let classes = experiment.dataset.info().class_indices.as_deref();
+        let pool = Pool::open(source, experiment.model.spec(), classes)?;
         let of = |&seed: &u64| {
-            let drawn = Drawn::new(source, seed, experiment.model.spec(), classes)?;
-            contents(&*drawn.dataset, 0, drawn.images.iter().map(|(index, _)| *index))
+            contents(&*pool.dataset, 0, pool.draw(seed).iter().map(|(index, _)| *index))
         };
         self.seeds.iter().map(of).collect()
     }
@@ -146,10 +146,9 @@ fn probed_images(
     };
     let other = probe.data.as_ref().map(|other| other.open(Seed(0))).transpose()?;
     let beside = other.as_deref().unwrap_or(data);
-    let clean = beside.domains().iter().position(|domain| domain.name == Domain::clean().name);
-    let clean = clean.map(|domain| first(beside, domain, probe.clean)).transpose()?;
+    let clean = probe::clean_domain(beside).map(|domain| first(beside, domain, probe.clean));
     let previous = taken.iter().map(|(domain, _)| first(data, *domain, probe.previous));
-    Ok(digest(clean.into_iter().chain(previous.collect::<Result<Vec<_>>>()?)))
+    Ok(digest(clean.into_iter().chain(previous).collect::<Result<Vec<_>>>()?))
 }
 
 /// Twelve digits over images of one domain, with their places and labels.

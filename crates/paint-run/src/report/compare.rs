@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::results::decimal;
 use crate::Result;
 use crate::grid::{Results, Row, Spread};
 use crate::probe::Glance;
@@ -53,17 +54,12 @@ fn is_transformer(backbone: &str) -> bool {
     name.starts_with("vit") || name.starts_with("deit")
 }
 
-/// A figure of a row and how it is told.
-pub(super) fn told(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
-}
-
 impl ComparedRow {
     /// Ours, the paper's and the difference.
     pub(super) fn cells(&self) -> [String; 3] {
         let difference = self.ours.map(|ours| format!("{:+.2}", ours - self.paper));
         let difference = difference.unwrap_or_else(|| "-".into());
-        [told(self.ours, 2), told(Some(self.paper), 2), difference]
+        [decimal(self.ours, 2), decimal(Some(self.paper), 2), difference]
     }
 }
 
@@ -81,11 +77,11 @@ impl Matched {
     pub(super) fn cells(&self) -> [String; 5] {
         let (prompts, accuracy) = self.paper;
         [
-            told(self.prompts, 1),
-            told(Some(prompts), 1),
-            told(self.per_batch, 1),
-            told(self.per_domain, 1),
-            told(Some(accuracy), 1),
+            decimal(self.prompts, 1),
+            decimal(Some(prompts), 1),
+            decimal(self.per_batch, 1),
+            decimal(self.per_domain, 1),
+            decimal(Some(accuracy), 1),
         ]
     }
 

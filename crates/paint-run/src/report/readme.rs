@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::notice::notice;
-use super::results::spread;
+use super::results::{decimal, spread};
 use crate::grid::{Results, Row};
 use crate::{Error, Result};
 
@@ -52,26 +52,22 @@ fn table(results: &Results) -> String {
         let is_best = row.accuracy.mean == best;
         let accuracy = if is_best { format!("**{accuracy}**") } else { accuracy };
         let clean = if forgetting { format!(" {} |", last_clean(row)) } else { String::new() };
-        let number = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
-        };
         let cost = row.cost.as_ref();
         let _ = writeln!(
             text,
             "| {} | {accuracy} | {:.1} |{clean} {} | {} | {} |",
             row.label,
             row.ece,
-            number(row.prompts, 0),
-            number(cost.map(|cost| cost.forwards), 1),
-            number(cost.map(|cost| cost.backwards), 1),
+            decimal(row.prompts, 0),
+            decimal(cost.map(|cost| cost.forwards), 1),
+            decimal(cost.map(|cost| cost.backwards), 1),
         );
     }
     text
 }
 
 fn last_clean(row: &Row) -> String {
-    let last = row.glances.last().and_then(|glance| glance.clean);
-    last.map_or_else(|| "-".into(), |clean| format!("{clean:.1}"))
+    decimal(row.glances.last().and_then(|glance| glance.clean), 1)
 }
 
 /// `readme` with its section replaced; its marks must be there.

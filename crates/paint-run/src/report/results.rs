@@ -15,7 +15,8 @@ pub(super) fn spread(value: Spread, plus_minus: &str) -> String {
     format!("{:.2}{std}", value.mean)
 }
 
-fn decimal(value: Option<f64>, digits: usize) -> String {
+/// A figure, or a dash where there is none.
+pub(super) fn decimal(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
 }
 

@@ -7,6 +7,7 @@ use super::plot::{Mark, Series, colour, lines};
 use super::scatter::{Dot, scatter};
 use crate::grid::{CellTiming, Results, Row, Spread};
 use crate::probe::Glance;
+use crate::report::results::decimal;
 use crate::report::{Comparison, Matched};
 
 fn mean_of<'a>(
@@ -70,7 +71,7 @@ pub(super) fn forgetting_table(results: &Results) -> String {
     for row in results.rows.iter().filter(|row| !row.glances.is_empty()) {
         let clean: Vec<f64> = row.glances.iter().filter_map(|glance| glance.clean).collect();
         let previous: Vec<f64> = row.glances.iter().filter_map(|glance| glance.previous).collect();
-        let cell = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.1}"));
+        let cell = |value: Option<f64>| decimal(value, 1);
         let (first, last) = (clean.first().copied(), clean.last().copied());
         let change = first.zip(last).map_or_else(|| "-".into(), |(a, b)| format!("{:+.1}", b - a));
         let _ = write!(
@@ -133,10 +134,7 @@ pub(super) fn cost_table(results: &Results, timings: &[CellTiming]) -> String {
         "<table class=\"costs\"><tr><th>row</th><th>forwards</th><th>backwards</th><th>trainable</th><th>ECE, %</th><th>NLL</th><th>prompts</th><th>matching, batches</th><th>matching, domains</th>",
     );
     html.push_str(if timed { "<th>ms / image</th><th>peak MiB</th></tr>" } else { "</tr>" });
-    let cell = |value: Option<f64>, digits: usize| {
-        let text = value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
-        format!("<td>{text}</td>")
-    };
+    let cell = |value: Option<f64>, digits: usize| format!("<td>{}</td>", decimal(value, digits));
     for row in &results.rows {
         let cost = row.cost.as_ref();
         let _ = write!(html, "<tr><td>{}</td>", escape(&row.label));
@@ -165,7 +163,7 @@ pub(super) fn significance(results: &Results) -> String {
     );
     for test in &results.significance {
         let margin = test.margin.map_or_else(|| "-".into(), |margin| format!("± {margin:.2}"));
-        let p = test.p.map_or_else(|| "-".into(), |p| format!("{p:.4}"));
+        let p = decimal(test.p, 4);
         let _ = write!(
             html,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:+.2}</td><td>{margin}</td><td>{p}</td></tr>",

@@ -279,6 +279,7 @@ mod tests {
         let svg = lines("t", &all, &[Mark { at: 0.0, name: "<fog>".into() }]);
         assert!(svg.contains("&lt;fog&gt;") && svg.matches("<polyline").count() == 3);
     }
+
     #[test]
     fn a_long_name_at_the_end_of_a_line_has_its_room() {
         let label = "L_mi + L_ic + P_s + F_blocks".to_owned();
