@@ -314,3 +314,34 @@ fn a_routine_that_needs_the_host_is_done_every_time() {
         assert!(!routine.is_recorded());
     }
 }
+
+#[test]
+fn a_replay_comes_between_no_kernels_of_another_thread() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    // Small and deep, so that a product is split over its depth and summed by a second kernel.
+    let product = |given: &[Tensor]| -> Result<Vec<Tensor>> {
+        Ok((0..8).map(|_| given[0].linear(&given[1], None)).collect::<Result<_>>()?)
+    };
+    let tensor = |seed: usize, rows: usize| {
+        Tensor::from_vec(values(rows * 3350, seed), [rows, 3350], &device).unwrap()
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let inputs = [tensor(2 * thread, 192), tensor(2 * thread + 1, 192)];
+            scope.spawn(move || {
+                let routine = Routine::default();
+                let numbers = |given: Vec<Tensor>| {
+                    given.iter().map(|x| x.to_vec().unwrap()).collect::<Vec<_>>()
+                };
+                let expected = numbers(product(&inputs).unwrap());
+                for call in 0..200 {
+                    let replayed = routine.run(&[&inputs[0], &inputs[1]], product).unwrap();
+                    let plain = product(&inputs).unwrap();
+                    assert!(numbers(replayed) == expected, "replay {call}");
+                    assert!(numbers(plain) == expected, "call {call}");
+                }
+                assert!(routine.is_recorded());
+            });
+        }
+    });
+}

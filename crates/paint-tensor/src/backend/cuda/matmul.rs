@@ -149,6 +149,13 @@ impl Products {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).contains_key(problem)
     }
 
+    /// Does something while no product is being queued. One product may be several kernels that meet in the workspace, so
+    /// nothing else that uses it may come between them.
+    pub(super) fn undisturbed<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        work()
+    }
+
     /// Queues `out = A B (+ bias) (+ residual)`.
     pub(super) fn queue(&self, problem: &Problem, at: Addresses, place: Place) -> Result<()> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);

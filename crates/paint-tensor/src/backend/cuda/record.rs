@@ -225,9 +225,10 @@ impl Cuda {
         // Until the results are on their way out, the memory belongs to this replay.
         let turn = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         self.copy_all(&inputs, &recorded.inputs)?;
-        // SAFETY: the graph's memory is its own and that of tensors which its maker keeps.
-        unsafe { graph::launch(recorded.graph.0, self.gpu.stream()) }
-            .map_err(failed("replaying a recorded computation"))?;
+        let (graph, stream) = (recorded.graph.0, self.gpu.stream());
+        // SAFETY: the graph's memory is its own, that of tensors which its maker keeps, and the workspace of products.
+        let launched = self.products.undisturbed(|| unsafe { graph::launch(graph, stream) });
+        launched.map_err(failed("replaying a recorded computation"))?;
         self.copy_all(&recorded.outputs, &outputs)?;
         drop(turn);
         Ok(Some(outputs.into_iter().map(Storage::Cuda).collect()))
