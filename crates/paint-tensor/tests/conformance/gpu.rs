@@ -128,6 +128,21 @@ const LARGE: &[Case] = &[
             compact(&[Tensor::concat(&rows, 2)?])?[0].attention(1)
         },
     ),
+    case(
+        "attention, values and their gradients far from one",
+        &[&[2, 66, 128], &[2, 66, 64]],
+        |x| {
+            let far = 2.0_f32.powi(40);
+            let rows = compact(&[Tensor::concat(&[&x[0], &x[1].scale(1.0 / far)?], 2)?])?;
+            rows[0].attention(1)?.scale(far)
+        },
+    ),
+    case("attention of nothing but zeros", &[&[2, 66, 192]], |x| {
+        compact(&[x[0].scale(0.0)?])?[0].attention(1)
+    }),
+    case("attention whose gradient is zero", &[&[2, 66, 192]], |x| {
+        compact(x)?[0].attention(1)?.scale(0.0)
+    }),
     case("cross_attention of as many", &[&[2, 66, 128], &[2, 66, 256]], |x| {
         let x = compact(x)?;
         x[0].cross_attention(&x[1], 2)
@@ -318,27 +333,34 @@ fn a_routine_that_needs_the_host_is_done_every_time() {
 #[test]
 fn a_replay_comes_between_no_kernels_of_another_thread() {
     let Some(device) = gpu(Precision::F32) else { return };
-    // Small and deep, so that a product is split over its depth and summed by a second kernel.
-    let product = |given: &[Tensor]| -> Result<Vec<Tensor>> {
-        Ok((0..8).map(|_| given[0].linear(&given[1], None)).collect::<Result<_>>()?)
+    let tensor = |seed: usize, shape: &[usize]| {
+        Tensor::from_vec(values(shape.iter().product(), seed), shape, &device).unwrap()
     };
-    let tensor = |seed: usize, rows: usize| {
-        Tensor::from_vec(values(rows * 3350, seed), [rows, 3350], &device).unwrap()
+    let [wide, narrow] = [tensor(0, &[60, 20]), tensor(1, &[20, 60])];
+    let affine = [tensor(2, &[20]), tensor(3, &[20])];
+    // Products of such sizes are split over their depth and summed by a second kernel.
+    let products = |given: &[Tensor]| -> Result<Vec<Tensor>> {
+        let layer = |x: Tensor| x.linear(&wide, None)?.linear(&narrow, None);
+        let layers = (0..8)
+            .try_fold(given[0].clone(), |x, _| layer(x)?.layer_norm(&affine[0], &affine[1], 1e-6));
+        Ok(vec![layers?])
     };
+    let numbers = |given: Result<Vec<Tensor>>| given.unwrap()[0].to_vec().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..2 {
-            let inputs = [tensor(2 * thread, 192), tensor(2 * thread + 1, 192)];
+            let (numbers, products) = (&numbers, &products);
+            let [recorded, plain] = [84, 56].map(|rows| tensor(4 + thread, &[rows, 20]));
             scope.spawn(move || {
                 let routine = Routine::default();
-                let numbers = |given: Vec<Tensor>| {
-                    given.iter().map(|x| x.to_vec().unwrap()).collect::<Vec<_>>()
-                };
-                let expected = numbers(product(&inputs).unwrap());
-                for call in 0..200 {
-                    let replayed = routine.run(&[&inputs[0], &inputs[1]], product).unwrap();
-                    let plain = product(&inputs).unwrap();
-                    assert!(numbers(replayed) == expected, "replay {call}");
-                    assert!(numbers(plain) == expected, "call {call}");
+                let expected =
+                    [&recorded, &plain].map(|x| numbers(products(std::slice::from_ref(x))));
+                for call in 0..100 {
+                    let found = numbers(routine.run(&[&recorded], products));
+                    assert!(found == expected[0], "replay {call}");
+                    assert!(
+                        numbers(products(std::slice::from_ref(&plain))) == expected[1],
+                        "call {call}"
+                    );
                 }
                 assert!(routine.is_recorded());
             });

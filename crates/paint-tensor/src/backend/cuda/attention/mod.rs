@@ -25,7 +25,7 @@ pub(super) enum Variant {
     /// Any length, tile after tile, with this many channels a head.
     Tiled { head: usize, mode: Mode },
     /// As many tokens as round up to this by 16, all in shared memory at once.
-    Whole { tokens: usize },
+    Whole { tokens: usize, mode: Mode },
 }
 
 /// What the kernels of one problem read.
@@ -84,7 +84,7 @@ impl Cuda {
         }
         let (source, names) = match variant {
             Variant::Tiled { head, mode } => tiled::source(head, mode),
-            Variant::Whole { tokens } => whole::source(tokens),
+            Variant::Whole { tokens, mode } => whole::source(tokens, mode),
         };
         let cache = self.cache.as_deref();
         let kernels = Arc::new(load(&self.gpu, &source, &names, MOST_SHARED, cache)?);
@@ -101,8 +101,9 @@ impl Cuda {
             });
         }
         let kind = on_gpu(attention.q.storage).kind;
-        let variant = whole::variant(attention, kind, self.gpu.properties.capability)
-            .unwrap_or(Variant::Tiled { head, mode: Mode::of(kind, self.precision) });
+        let mode = Mode::of(kind, self.precision);
+        let variant = whole::variant(attention, mode, self.gpu.properties.capability)
+            .unwrap_or(Variant::Tiled { head, mode });
         let cast = |rows: HeadRows| self.aligned(&self.cast(on_gpu(rows.storage), kind)?);
         Ok(Inputs {
             kernels: self.attention_kernels(variant)?,
@@ -123,7 +124,7 @@ impl Cuda {
         let args = [&inputs.args(attention)[..], &written].concat();
         let (name, grid) = match inputs.variant {
             Variant::Tiled { mode, .. } => tiled::forward(attention, mode, &self.gpu),
-            Variant::Whole { tokens } => whole::forward(attention, tokens),
+            Variant::Whole { tokens, mode } => whole::forward(attention, tokens, mode),
         };
         self.gpu.launch(&inputs.kernels, name, grid, &args)?;
         Ok((Storage::Cuda(out), Storage::Cuda(lse)))
@@ -141,7 +142,7 @@ impl Cuda {
             Variant::Tiled { mode, .. } => {
                 self.tiled_backward(attention, saved, (inputs, mode), &grad, to)
             }
-            Variant::Whole { tokens } => {
+            Variant::Whole { tokens, .. } => {
                 let grad = [rows(&grad, 0, attention.width())];
                 let forward = [saved.out, saved.lse].map(|x| Arg::Address(on_gpu(x).address()));
                 let read = [&inputs.args(attention)[..], &grad, &forward].concat();

@@ -1,15 +1,17 @@
-//! Self-attention over sequences that fit into shared memory as a whole, by Hopper's warpgroup products: bf16, 64 channels a
-//! head. Faster there than walking over tiles, because keys and values are read once and gradients need no second pass over
-//! the scores.
+//! Self-attention over sequences that fit into shared memory as a whole, by Hopper's warpgroup products: bf16 or tf32, 64
+//! channels a head. Faster there than walking over tiles, because keys and values are read once and gradients need no second
+//! pass over the scores.
 
 use super::super::compile::{HOPPER, Source};
 use super::super::driver::Grid;
-use super::{Kind, Variant};
+use super::Variant;
+use super::tiled::Mode;
 use crate::backend::Attention;
 
 const TEXT: &str = concat!(
     include_str!("../kernels/heads.cuh"),
     include_str!("../kernels/wgmma.cuh"),
+    include_str!("../kernels/tiles.cuh"),
     include_str!("../kernels/attention_whole.cu")
 );
 const FORWARD: &str = "attention_whole_forward";
@@ -20,7 +22,7 @@ const HEAD: usize = 64;
 const MOST_TOKENS: usize = 224;
 /// Rows that a warpgroup owns.
 const GROUP: usize = 64;
-/// Groups that a block of the forward kernel works on, one after the other.
+/// Groups that a warpgroup of the forward kernel works on, one after the other.
 const TURNS: usize = 2;
 /// Bytes of a row of a tile.
 const ROW_BYTES: usize = 128;
@@ -29,29 +31,40 @@ const ATOM: usize = 1024;
 
 pub(super) fn variant(
     attention: &Attention,
-    kind: Kind,
+    mode: Mode,
     capability: (i32, i32),
 ) -> Option<Variant> {
     let &Attention { q_len, kv_len, head_dim, .. } = attention;
     let fits = capability == HOPPER
-        && kind == Kind::Bf16
+        && mode != Mode::F32
         && head_dim == HEAD
         && q_len == kv_len
         && (1..=MOST_TOKENS).contains(&kv_len);
-    fits.then(|| Variant::Whole { tokens: kv_len.next_multiple_of(16) })
+    fits.then(|| Variant::Whole { tokens: kv_len.next_multiple_of(16), mode })
 }
 
-pub(super) fn source(tokens: usize) -> (Source, Vec<String>) {
-    let defines = vec![("MODE", 0), ("HEAD", HEAD), ("TOKENS", tokens), ("TURNS", TURNS)];
+/// Warpgroups of a block of the forward kernel: as many as use its registers best.
+fn abreast(mode: Mode) -> usize {
+    if mode == Mode::Bf16 { 1 } else { 2 }
+}
+
+pub(super) fn source(tokens: usize, mode: Mode) -> (Source, Vec<String>) {
+    let defines = vec![
+        ("MODE", mode as usize),
+        ("HEAD", HEAD),
+        ("TOKENS", tokens),
+        ("TURNS", TURNS),
+        ("ABREAST", abreast(mode)),
+    ];
     let names = [FORWARD, BACKWARD].map(str::to_owned).to_vec();
     (Source { name: "attention_whole", text: TEXT, defines }, names)
 }
 
-pub(super) fn forward(attention: &Attention, tokens: usize) -> (&'static str, Grid) {
-    let queries = TURNS * GROUP;
+pub(super) fn forward(attention: &Attention, tokens: usize, mode: Mode) -> (&'static str, Grid) {
+    let queries = abreast(mode) * TURNS * GROUP;
     let grid = Grid {
         blocks: [attention.q_len.div_ceil(queries), attention.heads, attention.batch],
-        threads: [2 * GROUP as u32, 1],
+        threads: [(2 * GROUP * abreast(mode)) as u32, 1],
         shared: (ATOM + (2 * tokens + queries) * ROW_BYTES) as u32,
     };
     (FORWARD, grid)

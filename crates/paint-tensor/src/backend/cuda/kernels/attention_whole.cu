@@ -1,83 +1,38 @@
 // softmax(Q Kᵀ / sqrt(d)) V and its gradients for sequences whose keys and values fit into shared memory as a whole, heads
-// of 64 channels, in bf16 on Hopper.
+// of 64 channels, on Hopper: in bf16, or in fp16 for what tf32 would do.
 //
-// TOKENS is the length rounded up to 16, TURNS how many groups of 64 queries a block of the forward kernel works on one after
-// the other. A warpgroup owns 64 rows of the result. Accumulators of one product are the left operand of the next as they
+// TOKENS is the length rounded up to 16. A block of the forward kernel has ABREAST warpgroups, each of which works on TURNS
+// groups of 64 queries one after the other. A warpgroup owns 64 rows of the result. Accumulators of one product are the left operand of the next as they
 // stand. Blocks never share an output, so results are the same bits every time.
 
 // Rows of a tile of the gradients, which take 32 queries at once.
 #define ROWS ((TOKENS + 31) / 32 * 32)
 #define GROUPS ((ROWS + 63) / 64)
-// Passes of a block over all chunks of a tile.
-#define PASSES ((ROWS * 8 + 128 * GROUPS - 1) / (128 * GROUPS))
 
-// The first tile, where an atom may begin.
-__device__ __forceinline__ u32 first_tile() { return (shared_address(memory) + 1023) / 1024 * 1024; }
-
-// Begins to copy `count` rows of one head, from `first` on, into a tile; what lies outside is zero.
-__device__ __forceinline__ void load_tile(u32 tile, int count, const Element *rows, i64 pitch, int first, int len) {
-    for (int i = threadIdx.x; i < count * 8; i += blockDim.x) {
-        int row = i / 8, chunk = i % 8;
-        bool inside = first + row < len;
-        send(tile + chunk_at(row, chunk), inside ? rows + (first + row) * pitch + chunk * 8 : rows, inside);
-    }
-}
-
-// Waits for all groups of copies but the last `pending`, of all threads.
-template <int pending>
-__device__ __forceinline__ void arrived() {
-    received<pending>();
-    publish();
-    __syncthreads();
-}
-
-#define LANE (threadIdx.x % 32)
-#define WARP_ROW (threadIdx.x % 128 / 32 * 16)
-
-// A warp's 16 rows, the first 8 times `top` and the last times `bottom`, by way of its rows of a tile that is free.
-__device__ __forceinline__ void store(const float *c, u32 tile, int tile_row, Element *rows, i64 pitch, int first,
-                                      int len, float top, float bottom) {
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float factor = half ? bottom : top;
-            u32 to = tile + chunk_at(tile_row + LANE / 4 + half * 8, j) + LANE % 4 * 4;
-            u32 both = pair(c[4 * j + 2 * half] * factor, c[4 * j + 2 * half + 1] * factor);
-            asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(both) : "memory");
-        }
-    __syncwarp();
-#pragma unroll
-    for (int i = LANE; i < 128; i += 32) {
-        int row = i / 8, chunk = i % 8;
-        if (first + row >= len) continue;
-        Pack<u32, 4> eight;
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(eight.v[0]), "=r"(eight.v[1]), "=r"(eight.v[2]), "=r"(eight.v[3])
-                     : "r"(tile + chunk_at(tile_row + row, chunk)) : "memory");
-        *(Pack<u32, 4> *)(rows + (first + row) * pitch + chunk * 8) = eight;
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(128, 3)
+extern "C" __global__ void __launch_bounds__(128 * ABREAST, ABREAST == 1 ? 3 : 2)
 attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse) {
     u32 ks = first_tile(), vs = ks + TOKENS * ROW_BYTES, qs = vs + TOKENS * ROW_BYTES;
-    int begin = blockIdx.x * 64 * TURNS;
-    load_tile(ks, TOKENS, HEAD_OF(k, shape.kv_len), k.row, 0, shape.kv_len);
-    load_tile(qs, 64 * TURNS, HEAD_OF(q, shape.q_len), q.row, begin, shape.q_len);
+    int begin = blockIdx.x * 64 * ABREAST * TURNS, group = ABREAST == 1 ? 0 : threadIdx.x / 128;
+    typedef Arriving<TOKENS, 128 * ABREAST> Whole;
+    Whole keys(ks, HEAD_OF(k, shape.kv_len), k.row, 0, shape.kv_len);
+    float scale = shape.scale * keys.unit();
+    Arriving<64 * ABREAST * TURNS, 128 * ABREAST> queries(qs, HEAD_OF(q, shape.q_len), q.row, begin, shape.q_len);
     sent();
-    load_tile(vs, TOKENS, HEAD_OF(v, shape.kv_len), v.row, 0, shape.kv_len);
+    scale *= queries.unit();
+    float factor = scale * LOG2E;
+    Whole values(vs, HEAD_OF(v, shape.kv_len), v.row, 0, shape.kv_len);
     sent();
+    float value_unit = values.unit();
     arrived<1>();
-    float factor = shape.scale * LOG2E;
 #pragma unroll 1
-    for (int turn = 0; turn < TURNS && begin + turn * 64 < shape.q_len; turn++) {
-        u32 queries = qs + turn * 64 * ROW_BYTES;
+    for (int turn = 0; turn < TURNS && begin + turn * ABREAST * 64 < shape.q_len; turn++) {
+        int first = (turn * ABREAST + group) * 64;
+        u32 tile = qs + first * ROW_BYTES;
         float s[TOKENS / 2], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
         ready();
 #pragma unroll
         for (int step = 0; step < 4; step++) {
-            u64 a = operand(queries + step * 32), b = operand(ks + step * 32);
+            u64 a = operand(tile + step * 32), b = operand(ks + step * 32);
 #pragma unroll
             for (int n = 0; n + 64 <= TOKENS; n += 64) multiply_64<0>(s + n / 2, a, b + n * ROW_BYTES / 16, step);
 #if TOKENS % 64 >= 32
@@ -89,7 +44,7 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
         }
         issued();
         done<0>();
-        int row = begin + turn * 64 + WARP_ROW;
+        int row = begin + first + WARP_ROW;
         // A warp past the end has nothing to weigh; what it multiplies below is never stored.
         if (row < shape.q_len) {
             // The length rounds up to TOKENS: only the last 16 columns can lie past the end.
@@ -123,14 +78,14 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
         for (int half = 0; half < 2; half++)
             for (int step = 1; step < 4; step *= 2) sum[half] += __shfl_xor_sync(~0u, sum[half], step);
         done<0>();
-        __syncthreads();
+        together(group);
         i64 width = (i64)shape.heads * HEAD;
-        store(o, queries, WARP_ROW, out + (i64)blockIdx.z * shape.q_len * width + blockIdx.y * HEAD, width, row,
-              shape.q_len, 1.0f / sum[0], 1.0f / sum[1]);
+        store(o, tile, WARP_ROW, out + (i64)blockIdx.z * shape.q_len * width + blockIdx.y * HEAD, width, row,
+              shape.q_len, value_unit / sum[0], value_unit / sum[1]);
         if (LANE % 4 == 0)
             for (int half = 0; half < 2; half++) {
                 int at = row + LANE / 4 + half * 8;
-                if (at < shape.q_len) STATISTICS_OF(lse)[at] = top[half] * shape.scale + logf(sum[half]);
+                if (at < shape.q_len) STATISTICS_OF(lse)[at] = top[half] * scale + logf(sum[half]);
             }
     }
 }
@@ -144,37 +99,37 @@ attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const E
     u32 qs = first_tile(), gs = qs + bytes, ks = gs + bytes, vs = ks + bytes, slopes = vs + bytes;
     float *shifts = (float *)(memory + (slopes - shared_address(memory)) + GROUPS * bytes), *deltas = shifts + ROWS;
     int len = shape.q_len, group = threadIdx.x / 128, own = group * 64 + WARP_ROW;
-    load_tile(ks, ROWS, HEAD_OF(k, len), k.row, 0, len);
-    load_tile(qs, ROWS, HEAD_OF(q, len), q.row, 0, len);
-    load_tile(vs, ROWS, HEAD_OF(v, len), v.row, 0, len);
-    load_tile(gs, ROWS, HEAD_OF(grad, len), grad.row, 0, len);
+    const int COUNT = ROWS, THREADS = 128 * GROUPS;
+    typedef Arriving<COUNT, THREADS> Whole;
+    Whole keys(ks, HEAD_OF(k, len), k.row, 0, len), queries(qs, HEAD_OF(q, len), q.row, 0, len);
+    float key_unit = keys.unit(), query_unit = queries.unit();
+    Whole values(vs, HEAD_OF(v, len), v.row, 0, len), gradients(gs, HEAD_OF(grad, len), grad.row, 0, len);
     sent();
     i64 width = (i64)shape.heads * HEAD;
     out += (i64)blockIdx.z * len * width + blockIdx.y * HEAD;
     Pack<Element, 8> o[PASSES];
 #pragma unroll
-    for (int pass = 0; pass < PASSES; pass++) {
-        int row = (threadIdx.x + pass * blockDim.x) / 8;
-        if (row < len) o[pass] = *(const Pack<Element, 8> *)(out + row * width + threadIdx.x % 8 * 8);
-    }
+    for (int pass = 0; pass < PASSES; pass++)
+        if (ROW_OF(pass) < len) o[pass] = *(const Pack<Element, 8> *)(out + ROW_OF(pass) * width + CHUNK * 8);
+    float value_unit = values.unit(), gradient_unit = gradients.unit();
     arrived<0>();
     // Of every query: minus the logarithm of its sum, and Σ dO O. Queries past the end weigh nothing.
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
-        int row = (threadIdx.x + pass * blockDim.x) / 8, chunk = threadIdx.x % 8;
+        int row = ROW_OF(pass);
         float delta = 0.0f;
         if (row < len) {
-            Pack<Element, 8> y = *(const Pack<Element, 8> *)(memory + (gs - shared_address(memory)) + chunk_at(row, chunk));
+            Pack<Element, 8> y = gradients.chunk(pass);
             for (int j = 0; j < 8; j++) delta += widen(o[pass].v[j]) * widen(y.v[j]);
         }
         for (int step = 4; step > 0; step /= 2) delta += __shfl_xor_sync(~0u, delta, step);
-        if (chunk == 0 && row < ROWS) {
+        if (CHUNK == 0 && row < ROWS) {
             shifts[row] = row < len ? STATISTICS_OF(lse)[row] * -LOG2E : -INFINITY;
-            deltas[row] = delta;
+            deltas[row] = delta / gradient_unit / value_unit;
         }
     }
     __syncthreads();
-    float key[32], value[32], factor = shape.scale * LOG2E;
+    float key[32], value[32], factor = shape.scale * LOG2E * key_unit * query_unit;
 #pragma unroll 1
     for (int at = 0; at < ROWS; at += 32) {
         float s[16], dp[16];
@@ -224,11 +179,13 @@ attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const E
     for (int at = 0; at < len; at += 16)
         multiply_64<1>(query, operand(slopes + group * bytes + at * ROW_BYTES), operand(ks + at * ROW_BYTES), at);
     issued();
-    done<0>();
-    __syncthreads();
-    if (own >= len) return;
     i64 head = (i64)blockIdx.z * len;
-    store(query, qs, own, dq + head * dq_row + blockIdx.y * HEAD, dq_row, own, len, shape.scale, shape.scale);
-    store(key, ks, own, dk + head * dkv_row + blockIdx.y * HEAD, dkv_row, own, len, shape.scale, shape.scale);
-    store(value, vs, own, dv + head * dkv_row + blockIdx.y * HEAD, dkv_row, own, len, 1.0f, 1.0f);
+    float slope_unit = shape.scale * gradient_unit * value_unit;
+    float of_query = slope_unit * key_unit, of_key = slope_unit * query_unit;
+    if (own < len) {
+        store(value, vs, own, dv + head * dkv_row + blockIdx.y * HEAD, dkv_row, own, len, gradient_unit, gradient_unit);
+        store(key, gs, own, dk + head * dkv_row + blockIdx.y * HEAD, dkv_row, own, len, of_key, of_key);
+    }
+    done<0>();
+    if (own < len) store(query, qs, own, dq + head * dq_row + blockIdx.y * HEAD, dq_row, own, len, of_query, of_query);
 }

@@ -33,9 +33,14 @@ extern __shared__ __align__(16) unsigned char memory[];
 
 __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
+// Two numbers as the tensor cores take them at 16 bits.
 __device__ __forceinline__ u32 pair(float low, float high) {
     u32 out;
+#if MODE == 0
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+#else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+#endif
     return out;
 }
 

@@ -1,11 +1,17 @@
 // Products of a warpgroup, four warps that own 64 rows together: operands lie in shared memory, or the left one in
 // registers. Hopper only (sm_90a).
 //
-// A tile is rows of 64 bf16, 128 bytes each. Eight rows are an atom of 1024 bytes, in which the chunks of 16 bytes are
+// A tile is rows of 64 numbers of 16 bits, bf16 in MODE 0 and fp16 else. Eight rows are an atom of 1024 bytes, in which the chunks of 16 bytes are
 // permuted by the row: neither a row nor a column of chunks meets itself in a bank. Both a tile's columns and its rows can be
 // contracted (`transposed`), eight of its rows lie 1024 bytes after the eight before, and a product is one tile wide.
 
 #define ROW_BYTES 128
+
+#if MODE == 0
+#define PRODUCT "bf16.bf16"
+#else
+#define PRODUCT "f16.f16"
+#endif
 
 __device__ __forceinline__ u32 chunk_at(int row, int chunk) { return row * ROW_BYTES + ((chunk ^ row % 8) << 4); }
 
@@ -39,27 +45,27 @@ __device__ __forceinline__ void publish() { asm volatile("fence.proxy.async.shar
 
 // d[64, 16] (+)= a[64, 16] b[16, 16], of tiles.
 __device__ __forceinline__ void multiply_16(float *d, u64 a, u64 b, bool more) {
-    asm volatile(BEGIN("%10") "m64n16k16.f32.bf16.bf16 {" EIGHT_NAMES "}, %8, %9, more, 1, 1, 0, 0;\n}\n"
+    asm volatile(BEGIN("%10") "m64n16k16.f32." PRODUCT " {" EIGHT_NAMES "}, %8, %9, more, 1, 1, 0, 0;\n}\n"
                  : EIGHT(d, 0) : "l"(a), "l"(b), "r"((int)more));
 }
 
 // d[64, 32] (+)= a[64, 16] b[16, 32], of tiles.
 __device__ __forceinline__ void multiply_32(float *d, u64 a, u64 b, bool more) {
-    asm volatile(BEGIN("%18") "m64n32k16.f32.bf16.bf16 {" SIXTEEN_NAMES "}, %16, %17, more, 1, 1, 0, 0;\n}\n"
+    asm volatile(BEGIN("%18") "m64n32k16.f32." PRODUCT " {" SIXTEEN_NAMES "}, %16, %17, more, 1, 1, 0, 0;\n}\n"
                  : EIGHT(d, 0), EIGHT(d, 8) : "l"(a), "l"(b), "r"((int)more));
 }
 
 // d[64, 64] (+)= a[64, 16] b[16, 64], of tiles, both transposed or neither.
 template <int transposed>
 __device__ __forceinline__ void multiply_64(float *d, u64 a, u64 b, bool more) {
-    asm volatile(BEGIN("%34") "m64n64k16.f32.bf16.bf16 {" THIRTY_TWO_NAMES "}, %32, %33, more, 1, 1, %35, %35;\n}\n"
+    asm volatile(BEGIN("%34") "m64n64k16.f32." PRODUCT " {" THIRTY_TWO_NAMES "}, %32, %33, more, 1, 1, %35, %35;\n}\n"
                  : EIGHT(d, 0), EIGHT(d, 8), EIGHT(d, 16), EIGHT(d, 24)
                  : "l"(a), "l"(b), "r"((int)more), "n"(transposed));
 }
 
 // d[64, 64] (+)= a[64, 16] b[16, 64]: fragments by a transposed tile.
 __device__ __forceinline__ void multiply_fragments(float *d, const u32 *a, u64 b, bool more) {
-    asm volatile(BEGIN("%37") "m64n64k16.f32.bf16.bf16 {" THIRTY_TWO_NAMES
+    asm volatile(BEGIN("%37") "m64n64k16.f32." PRODUCT " {" THIRTY_TWO_NAMES
                               "}, {%32, %33, %34, %35}, %36, more, 1, 1, 1;\n}\n"
                  : EIGHT(d, 0), EIGHT(d, 8), EIGHT(d, 16), EIGHT(d, 24)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)more));
