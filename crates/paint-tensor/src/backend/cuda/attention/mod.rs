@@ -124,7 +124,7 @@ impl Cuda {
         let args = [&inputs.args(attention)[..], &written].concat();
         let (name, grid) = match inputs.variant {
             Variant::Tiled { mode, .. } => tiled::forward(attention, mode, &self.gpu),
-            Variant::Whole { tokens, mode } => whole::forward(attention, tokens, mode),
+            Variant::Whole { tokens, .. } => whole::forward(attention, tokens),
         };
         self.gpu.launch(&inputs.kernels, name, grid, &args)?;
         Ok((Storage::Cuda(out), Storage::Cuda(lse)))

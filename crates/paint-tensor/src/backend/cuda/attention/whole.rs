@@ -22,8 +22,6 @@ const HEAD: usize = 64;
 const MOST_TOKENS: usize = 224;
 /// Rows that a warpgroup owns.
 const GROUP: usize = 64;
-/// Groups that a warpgroup of the forward kernel works on, one after the other.
-const TURNS: usize = 2;
 /// Bytes of a row of a tile.
 const ROW_BYTES: usize = 128;
 /// Tiles begin at multiples of this many bytes.
@@ -43,29 +41,26 @@ pub(super) fn variant(
     fits.then(|| Variant::Whole { tokens: kv_len.next_multiple_of(16), mode })
 }
 
-/// Warpgroups of a block of the forward kernel: as many as use its registers best.
-fn abreast(mode: Mode) -> usize {
-    if mode == Mode::Bf16 { 1 } else { 2 }
+/// Groups that each of the two warpgroups of the forward kernel works on, one after the other.
+fn turns(tokens: usize) -> usize {
+    tokens.div_ceil(2 * GROUP)
 }
 
 pub(super) fn source(tokens: usize, mode: Mode) -> (Source, Vec<String>) {
-    let defines = vec![
-        ("MODE", mode as usize),
-        ("HEAD", HEAD),
-        ("TOKENS", tokens),
-        ("TURNS", TURNS),
-        ("ABREAST", abreast(mode)),
-    ];
+    let turns = turns(tokens);
+    let defines =
+        vec![("MODE", mode as usize), ("HEAD", HEAD), ("TOKENS", tokens), ("TURNS", turns)];
     let names = [FORWARD, BACKWARD].map(str::to_owned).to_vec();
     (Source { name: "attention_whole", text: TEXT, defines }, names)
 }
 
-pub(super) fn forward(attention: &Attention, tokens: usize, mode: Mode) -> (&'static str, Grid) {
-    let queries = abreast(mode) * TURNS * GROUP;
+pub(super) fn forward(attention: &Attention, tokens: usize) -> (&'static str, Grid) {
+    // Keys and values, and the queries of all turns.
+    let rows = 2 * tokens + 2 * GROUP * turns(tokens);
     let grid = Grid {
-        blocks: [attention.q_len.div_ceil(queries), attention.heads, attention.batch],
-        threads: [(2 * GROUP * abreast(mode)) as u32, 1],
-        shared: (ATOM + (2 * tokens + queries) * ROW_BYTES) as u32,
+        blocks: [1, attention.heads, attention.batch],
+        threads: [4 * GROUP as u32, 1],
+        shared: (ATOM + rows * ROW_BYTES) as u32,
     };
     (FORWARD, grid)
 }

@@ -1,91 +1,112 @@
 // softmax(Q Kᵀ / sqrt(d)) V and its gradients for sequences whose keys and values fit into shared memory as a whole, heads
 // of 64 channels, on Hopper: in bf16, or in fp16 for what tf32 would do.
 //
-// TOKENS is the length rounded up to 16. A block of the forward kernel has ABREAST warpgroups, each of which works on TURNS
-// groups of 64 queries one after the other. A warpgroup owns 64 rows of the result. Accumulators of one product are the left operand of the next as they
+// TOKENS is the length rounded up to 16. A warpgroup owns 64 rows of a result; the two of a block of the forward kernel take
+// TURNS of them each. Accumulators of one product are the left operand of the next as they
 // stand. Blocks never share an output, so results are the same bits every time.
 
 // Rows of a tile of the gradients, which take 32 queries at once.
 #define ROWS ((TOKENS + 31) / 32 * 32)
 #define GROUPS ((ROWS + 63) / 64)
 
-extern "C" __global__ void __launch_bounds__(128 * ABREAST, ABREAST == 1 ? 3 : 2)
+// What COUNT keys from FIRST on mean for a warpgroup's 64 queries in a tile: weights relative to the largest score so far,
+// their sum, and the values they weigh. The first part begins all three; in the first turn it waits for the values.
+template <int FIRST, int COUNT>
+__device__ __forceinline__ void attend(int turn, u32 tile, u32 ks, u32 vs, float factor, int len, bool weigh,
+                                       float top[2], float sum[2], float o[32]) {
+    float s[COUNT / 2];
+    ready();
+#pragma unroll
+    for (int step = 0; step < 4; step++) {
+        u64 a = operand(tile + step * 32), b = operand(ks + FIRST * ROW_BYTES + step * 32);
+#pragma unroll
+        for (int n = 0; n + 64 <= COUNT; n += 64) multiply_64<0>(s + n / 2, a, b + n * ROW_BYTES / 16, step);
+        if (COUNT % 64 >= 32) multiply_32(s + COUNT / 64 * 32, a, b + COUNT / 64 * 64 * ROW_BYTES / 16, step);
+        if (COUNT % 32) multiply_16(s + COUNT / 32 * 16, a, b + COUNT / 32 * 32 * ROW_BYTES / 16, step);
+    }
+    issued();
+    done<0>();
+    // A warp past the end has nothing to weigh; what it multiplies below is never stored.
+    if (weigh) {
+        // The length rounds up to TOKENS: only the last 16 columns can lie past the end.
+        if (FIRST + COUNT == TOKENS) EACH(j, i, 16) {
+                const int last = COUNT / 8 - 2;
+                if (FIRST + COLUMN(last + j, i) >= len) s[4 * (last + j) + i] = -INFINITY;
+            }
+        float best[2] = {s[0], s[2]};
+        if (FIRST) best[0] = top[0], best[1] = top[1];
+        EACH(j, i, COUNT) best[i / 2] = fmaxf(best[i / 2], s[4 * j + i]);
+        float shift[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            for (int step = 1; step < 4; step *= 2)
+                best[half] = fmaxf(best[half], __shfl_xor_sync(~0u, best[half], step));
+            shift[half] = -best[half] * factor;
+            if (FIRST) {
+                float rest = fast_exp2(fmaf(top[half], factor, shift[half]));
+                sum[half] *= rest;
+#pragma unroll
+                for (int j = 0; j < 8; j++) o[4 * j + 2 * half] *= rest, o[4 * j + 2 * half + 1] *= rest;
+            } else {
+                sum[half] = 0.0f;
+            }
+            top[half] = best[half];
+        }
+        EACH(j, i, COUNT) {
+            s[4 * j + i] = fast_exp2(fmaf(s[4 * j + i], factor, shift[i / 2]));
+            sum[i / 2] += s[4 * j + i];
+        }
+    }
+    u32 p[COUNT / 4];
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++) p[i] = pair(s[2 * i], s[2 * i + 1]);
+    if (FIRST == 0 && turn == 0) arrived<0>();
+    ready();
+#pragma unroll
+    for (int step = 0; step < COUNT / 16; step++)
+        multiply_fragments(o, p + 4 * step, operand(vs + (FIRST + step * 16) * ROW_BYTES), FIRST + step);
+    issued();
+    done<0>();
+}
+
+// Keys of the first part: all, or as many as leave registers for a second block beside this one.
+#define PART (TOKENS <= 128 ? TOKENS : 128)
+
+extern "C" __global__ void __launch_bounds__(256, 2)
 attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse) {
     u32 ks = first_tile(), vs = ks + TOKENS * ROW_BYTES, qs = vs + TOKENS * ROW_BYTES;
-    int begin = blockIdx.x * 64 * ABREAST * TURNS, group = ABREAST == 1 ? 0 : threadIdx.x / 128;
-    typedef Arriving<TOKENS, 128 * ABREAST> Whole;
-    Whole keys(ks, HEAD_OF(k, shape.kv_len), k.row, 0, shape.kv_len);
+    int len = shape.q_len, group = threadIdx.x / 128;
+    typedef Arriving<TOKENS, 256> Whole;
+    Whole keys(ks, HEAD_OF(k, len), k.row, 0, len);
     float scale = shape.scale * keys.unit();
-    Arriving<64 * ABREAST * TURNS, 128 * ABREAST> queries(qs, HEAD_OF(q, shape.q_len), q.row, begin, shape.q_len);
+    Arriving<128 * TURNS, 256> queries(qs, HEAD_OF(q, len), q.row, 0, len);
     sent();
     scale *= queries.unit();
-    float factor = scale * LOG2E;
-    Whole values(vs, HEAD_OF(v, shape.kv_len), v.row, 0, shape.kv_len);
+    Whole values(vs, HEAD_OF(v, len), v.row, 0, len);
     sent();
     float value_unit = values.unit();
     arrived<1>();
 #pragma unroll 1
-    for (int turn = 0; turn < TURNS && begin + turn * ABREAST * 64 < shape.q_len; turn++) {
-        int first = (turn * ABREAST + group) * 64;
+    for (int turn = 0; turn < TURNS; turn++) {
+        int first = (turn * 2 + group) * 64, row = first + WARP_ROW;
+        // Both groups take the first turn, in which all threads meet.
+        if (turn && first >= len) return;
         u32 tile = qs + first * ROW_BYTES;
-        float s[TOKENS / 2], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
-        ready();
-#pragma unroll
-        for (int step = 0; step < 4; step++) {
-            u64 a = operand(tile + step * 32), b = operand(ks + step * 32);
-#pragma unroll
-            for (int n = 0; n + 64 <= TOKENS; n += 64) multiply_64<0>(s + n / 2, a, b + n * ROW_BYTES / 16, step);
-#if TOKENS % 64 >= 32
-            multiply_32(s + TOKENS / 64 * 32, a, b + TOKENS / 64 * 64 * ROW_BYTES / 16, step);
+        float top[2], sum[2], o[32];
+        attend<0, PART>(turn, tile, ks, vs, scale * LOG2E, len, row < len, top, sum, o);
+#if TOKENS > PART
+        attend<PART, TOKENS - PART>(turn, tile, ks, vs, scale * LOG2E, len, row < len, top, sum, o);
 #endif
-#if TOKENS % 32
-            multiply_16(s + TOKENS / 32 * 16, a, b + TOKENS / 32 * 32 * ROW_BYTES / 16, step);
-#endif
-        }
-        issued();
-        done<0>();
-        int row = begin + first + WARP_ROW;
-        // A warp past the end has nothing to weigh; what it multiplies below is never stored.
-        if (row < shape.q_len) {
-            // The length rounds up to TOKENS: only the last 16 columns can lie past the end.
-            EACH(j, i, 16) {
-                const int last = TOKENS / 8 - 2;
-                if (COLUMN(last + j, i) >= shape.kv_len) s[4 * (last + j) + i] = -INFINITY;
-            }
-            EACH(j, i, TOKENS) top[i / 2] = fmaxf(top[i / 2], s[4 * j + i]);
-            float shift[2];
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                for (int step = 1; step < 4; step *= 2)
-                    top[half] = fmaxf(top[half], __shfl_xor_sync(~0u, top[half], step));
-                shift[half] = -top[half] * factor;
-            }
-            EACH(j, i, TOKENS) {
-                s[4 * j + i] = fast_exp2(fmaf(s[4 * j + i], factor, shift[i / 2]));
-                sum[i / 2] += s[4 * j + i];
-            }
-        }
-        u32 p[TOKENS / 4];
-#pragma unroll
-        for (int i = 0; i < TOKENS / 4; i++) p[i] = pair(s[2 * i], s[2 * i + 1]);
-        if (turn == 0) arrived<0>();
-        float o[32];
-        ready();
-#pragma unroll
-        for (int step = 0; step < TOKENS / 16; step++)
-            multiply_fragments(o, p + 4 * step, operand(vs + step * 16 * ROW_BYTES), step);
-        issued();
         for (int half = 0; half < 2; half++)
             for (int step = 1; step < 4; step *= 2) sum[half] += __shfl_xor_sync(~0u, sum[half], step);
-        done<0>();
         together(group);
         i64 width = (i64)shape.heads * HEAD;
-        store(o, tile, WARP_ROW, out + (i64)blockIdx.z * shape.q_len * width + blockIdx.y * HEAD, width, row,
-              shape.q_len, value_unit / sum[0], value_unit / sum[1]);
+        store(o, tile, WARP_ROW, out + (i64)blockIdx.z * len * width + blockIdx.y * HEAD, width, row, len,
+              value_unit / sum[0], value_unit / sum[1]);
         if (LANE % 4 == 0)
             for (int half = 0; half < 2; half++) {
                 int at = row + LANE / 4 + half * 8;
-                if (at < shape.q_len) STATISTICS_OF(lse)[at] = top[half] * scale + logf(sum[half]);
+                if (at < len) STATISTICS_OF(lse)[at] = top[half] * scale + logf(sum[half]);
             }
     }
 }

@@ -124,7 +124,11 @@ __device__ __forceinline__ void store(const float *c, u32, int, Element *rows, i
 #endif
 
 // The warps of one warpgroup wait for each other, while another goes its own way.
-__device__ __forceinline__ void together(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+__device__ __forceinline__ void together(int group) {
+    // By its number: a barrier that is chosen at run time takes all there are.
+    if (group == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
+    else asm volatile("bar.sync 2, 128;" ::: "memory");
+}
 
 // Waits for all groups of copies but the last `pending`, of all threads.
 template <int pending>
