@@ -247,9 +247,23 @@ fn maps_are_drawn_for_every_method_and_image() {
 fn the_readme_says_what_the_results_folder_holds() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(env!("CARGO_BIN_EXE_paint"));
-    command.current_dir(root).args(["report", "results", "--readme", "README.md", "--check"]);
+    command.current_dir(&root).args(["report", "results", "--readme", "README.md", "--check"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn the_picture_of_the_readme_is_that_of_its_result() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (temp, shown) = (tempfile::tempdir().unwrap(), "results/cifar10-c-2000");
+    let made = temp.path().join("accuracy.svg");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paint"));
+    let output = command.current_dir(&root).args(["report", shown, "--svg"]).arg(&made).output();
+    assert!(output.as_ref().unwrap().status.success(), "{}", stderr(&output.unwrap()));
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let kept = format!("{shown}/accuracy.svg");
+    assert!(read(&root.join("README.md")).contains(&kept));
+    assert!(read(&root.join(kept)) == read(&made), "stale: paint report {shown} --svg FILE");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use paint_run::experiment::write_text;
 use paint_run::grid::{CellTiming, Results};
-use paint_run::report::html::{BenchPage, bench_page};
+use paint_run::report::html::{BenchPage, bench_page, picture};
 use paint_run::report::{
     Comparison, combine, combine_timings, mixture_warnings, readme_section, results_markdown,
     with_readme_section,
@@ -24,8 +24,11 @@ pub(crate) struct Args {
     /// Write a page to this file
     #[arg(long)]
     html: Option<PathBuf>,
+    /// Write a picture of accuracy by domain to this file
+    #[arg(long)]
+    svg: Option<PathBuf>,
     /// Rewrite the results section of this file, and print nothing
-    #[arg(long, conflicts_with = "html")]
+    #[arg(long, conflicts_with_all = ["html", "svg"])]
     readme: Option<PathBuf>,
     /// With --readme: change nothing, and fail if the section is stale
     #[arg(long, requires = "readme")]
@@ -68,6 +71,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             warnings: &warnings,
         };
         write_text(path, &bench_page(&page))?;
+        eprintln!("written: {}", path.display());
+    }
+    if let Some(path) = &args.svg {
+        write_text(path, &picture(&results))?;
         eprintln!("written: {}", path.display());
     }
     args.output.print(&results, |results| {

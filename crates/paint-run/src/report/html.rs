@@ -7,6 +7,7 @@ mod chart;
 mod embed;
 mod heat;
 mod memory;
+mod picture;
 mod plot;
 mod scatter;
 mod sweep;
@@ -17,6 +18,7 @@ use paint_data::Image;
 
 pub use bench::{BenchPage, Trace, bench_page};
 pub use cam::{CamMap, CamShot, cam_page};
+pub use picture::picture;
 
 use crate::event::BatchDone;
 use crate::summary::Summary;

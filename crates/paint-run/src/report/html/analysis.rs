@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::embed::escape;
-use super::plot::{Mark, Series, colour, lines};
+use super::plot::{Mark, Series, Stroke, colour, lines};
 use super::scatter::{Dot, scatter};
 use crate::grid::{CellTiming, Results, Row, Spread};
 use crate::probe::Glance;
@@ -40,7 +40,7 @@ pub(super) fn forgetting(
             series.push(Series {
                 label: row.label.clone(),
                 colour: colour(i),
-                dashed: false,
+                stroke: Stroke::Plain,
                 points,
             });
         }
@@ -55,7 +55,7 @@ pub(super) fn forgetting(
         }
         let points = row.cells.iter().enumerate().map(|(at, y)| (at as f64, *y)).collect();
         let label = format!("{} (paper)", row.label);
-        series.push(Series { label, colour: colour(i), dashed: true, points });
+        series.push(Series { label, colour: colour(i), stroke: Stroke::Dashed, points });
     }
     let names = results.visited().take(visits).enumerate();
     let marks: Vec<Mark> =
@@ -108,7 +108,7 @@ pub(super) fn steps(
             series.push(Series {
                 label: row.label.clone(),
                 colour: colour(i),
-                dashed: false,
+                stroke: Stroke::Plain,
                 points,
             });
         }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::embed::{escape, png_uri};
-use super::plot::{Bar, Mark, Series, bars, colour, lines};
+use super::plot::{Bar, Mark, Series, Stroke, bars, colour, lines};
 use super::{CamShot, Shot, analysis, cam, chart, heat, memory, sweep};
 use crate::event::BatchDone;
 use crate::grid::{CellTiming, Results, Row};
 use crate::report::Comparison;
 use crate::report::notice::{notice, title};
 
-const STYLE: &str = include_str!("bench.css");
+const STYLE: &str = concat!(include_str!("palette.css"), include_str!("bench.css"));
 const SCRIPT: &str = include_str!("bench.js");
 
 /// What happened in one run of a row.
@@ -214,7 +214,7 @@ fn stream(page: &BenchPage<'_>, out: &mut Sections) {
             Some(Series {
                 label: trace.label.clone(),
                 colour,
-                dashed: false,
+                stroke: Stroke::Plain,
                 points: points.collect(),
             })
         })

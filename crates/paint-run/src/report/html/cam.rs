@@ -48,7 +48,7 @@ pub struct CamMap {
 
 /// A page of maps.
 pub fn cam_page(what: &str, shots: &[CamShot]) -> Result<String> {
-    let style = include_str!("bench.css");
+    let style = concat!(include_str!("palette.css"), include_str!("bench.css"));
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>Activation maps</title><style>{style}</style></head><body><header><div><h1>Activation maps</h1><p>{}</p></div>\

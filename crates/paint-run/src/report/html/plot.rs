@@ -27,12 +27,21 @@ fn longest<'a>(names: impl Iterator<Item = &'a String>) -> f64 {
     names.map(|name| name.chars().count()).max().unwrap_or(0) as f64 * LETTER
 }
 
+/// How a line is drawn.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Stroke {
+    Plain,
+    /// Broken, for numbers of others.
+    Dashed,
+    /// Behind those that the picture is about.
+    Faint,
+}
+
 /// One line.
 pub(super) struct Series {
     pub(super) label: String,
     pub(super) colour: String,
-    /// Drawn broken, for numbers of others.
-    pub(super) dashed: bool,
+    pub(super) stroke: Stroke,
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -135,15 +144,19 @@ pub(super) fn lines(title: &str, series: &[Series], marks: &[Mark]) -> String {
     for one in series {
         let path: Vec<String> =
             one.points.iter().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.1))).collect();
-        let dash = if one.dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+        let look = match one.stroke {
+            Stroke::Plain => "",
+            Stroke::Dashed => " stroke-dasharray=\"5 4\"",
+            Stroke::Faint => " opacity=\"0.4\"",
+        };
         let _ = write!(
             svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}><title>{}</title></polyline>",
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" stroke-linejoin=\"round\"{look}><title>{}</title></polyline>",
             path.join(" "),
             one.colour,
             escape(&one.label)
         );
-        if one.points.len() <= 40 {
+        if one.points.len() <= 40 && one.stroke != Stroke::Faint {
             for p in &one.points {
                 let _ = write!(
                     svg,
@@ -270,7 +283,7 @@ mod tests {
         let series = |label: &str, y: f64| Series {
             label: label.into(),
             colour: colour(0),
-            dashed: false,
+            stroke: Stroke::Plain,
             points: vec![(0.0, y), (1.0, y)],
         };
         let all = [series("a", 50.0), series("b", 50.1), series("c", 50.2)];
@@ -287,7 +300,7 @@ mod tests {
         let one = Series {
             label,
             colour: colour(0),
-            dashed: false,
+            stroke: Stroke::Plain,
             points: vec![(0.0, 1.0), (1.0, 2.0)],
         };
         let svg = lines("t", &[one], &[]);

@@ -1,6 +1,6 @@
 //! One setting at several values: accuracy against the value, ours and the paper's.
 
-use super::plot::{Mark, Series, lines};
+use super::plot::{Mark, Series, Stroke, lines};
 use crate::grid::Results;
 use crate::report::Comparison;
 
@@ -45,14 +45,14 @@ fn swept(results: &Results, comparisons: &[Comparison], key: &str) -> Option<Swe
         let mut all = comparisons.iter().flat_map(|comparison| &comparison.rows);
         Some((at as f64, all.find(|other| other.label == row.label)?.paper))
     });
-    let line = |label: &str, dashed, points| Series {
+    let line = |label: &str, stroke, points| Series {
         label: label.into(),
         colour: "var(--s6)".into(),
-        dashed,
+        stroke,
         points,
     };
-    let mut series = vec![line("ours", false, ours.collect())];
-    series.push(line("paper", true, paper.collect()));
+    let mut series = vec![line("ours", Stroke::Plain, ours.collect())];
+    series.push(line("paper", Stroke::Dashed, paper.collect()));
     series.retain(|one| !one.points.is_empty());
     let marks = rows.iter().enumerate();
     let marks: Vec<Mark> =

@@ -1,0 +1,53 @@
+//! Accuracy by domain as a picture that stands alone: for a README, a slide, a paper.
+
+use super::plot::{Mark, Series, Stroke, colour, lines};
+use crate::grid::{Results, Row};
+
+const STYLE: &str = concat!(
+    include_str!("palette.css"),
+    "text{fill:var(--dim);font:12px system-ui,sans-serif}.grid{stroke:var(--line)}"
+);
+
+/// An SVG file. The first row and the best one stand out, the others behind them.
+pub fn picture(results: &Results) -> String {
+    let best = results.rows.iter().map(|row| row.accuracy.mean).fold(f64::MIN, f64::max);
+    let line = |(i, row): (usize, &Row)| {
+        let points = row.by_domain.iter().enumerate();
+        let stands_out = i == 0 || row.accuracy.mean == best;
+        Series {
+            label: format!("{} {:.1}", row.label, row.accuracy.mean),
+            colour: colour(i),
+            stroke: if stands_out { Stroke::Plain } else { Stroke::Faint },
+            points: points.filter_map(|(at, value)| Some((at as f64, (*value)?))).collect(),
+        }
+    };
+    let mut series: Vec<Series> = results.rows.iter().enumerate().map(line).collect();
+    series.sort_by_key(|one| one.stroke == Stroke::Plain);
+    let columns = results.columns.iter().enumerate();
+    let marks: Vec<Mark> =
+        columns.map(|(at, column)| Mark { at: at as f64, name: column.name.clone() }).collect();
+    let title = format!("Accuracy in percent by domain, protocol {}", results.hash);
+    let svg = lines(&title, &series, &marks);
+    let (open, rest) = svg.split_once('>').unwrap_or((&svg, ""));
+    let open = open.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);
+    format!(
+        "{open}><style>{STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"var(--bg)\"/>{rest}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::results::tests::results;
+    use super::*;
+
+    #[test]
+    fn a_picture_is_a_file_of_its_own_in_which_the_first_and_the_best_row_stand_out() {
+        let mut results = results();
+        results.rows.insert(1, Row { label: "tent".into(), ..results.rows[0].clone() });
+        let svg = picture(&results);
+        assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox="), "{svg}");
+        assert!(svg.ends_with("</svg>\n") && svg.contains("--s0:") && svg.contains(&results.hash));
+        let lines = svg.matches("<polyline").count();
+        assert_eq!((lines, svg.matches("opacity=").count()), (3, 1));
+    }
+}
