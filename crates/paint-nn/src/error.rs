@@ -71,17 +71,26 @@ impl Misfit {
     }
 }
 
+/// Names of one kind that a message has room for.
+const TOLD: usize = 5;
+
+fn more(count: usize) -> String {
+    if count > TOLD { format!(" and {} more", count - TOLD) } else { String::new() }
+}
+
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.missing.is_empty() {
-            write!(f, " missing {:?};", self.missing)?;
-        }
-        if !self.extra.is_empty() {
-            write!(f, " extra {:?};", self.extra)?;
-        }
-        for (name, expected, found) in &self.misshaped {
+        let named = |f: &mut fmt::Formatter<'_>, what: &str, names: &[String]| {
+            if names.is_empty() {
+                return Ok(());
+            }
+            write!(f, " {what} {:?}{};", &names[..names.len().min(TOLD)], more(names.len()))
+        };
+        named(f, "missing", &self.missing)?;
+        named(f, "extra", &self.extra)?;
+        for (name, expected, found) in self.misshaped.iter().take(TOLD) {
             write!(f, " {name:?} expected shape {expected:?}, found {found:?};")?;
         }
-        Ok(())
+        write!(f, "{}", more(self.misshaped.len()))
     }
 }

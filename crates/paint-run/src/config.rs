@@ -233,7 +233,7 @@ out = "out"
 [model]
 weights = "vit.safetensors"
 [data]
-name = "cifar10_c"
+name = "cifar10-c"
 path = "CIFAR-10-C"
 [scenario]
 limit = 200

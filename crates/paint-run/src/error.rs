@@ -20,6 +20,14 @@ pub enum Error {
     /// A model could not be made from its weights.
     #[error(transparent)]
     Model(#[from] paint_nn::Error),
+    /// The weights of a file do not make the model.
+    #[error("{}: {source}", path.display())]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with them.
+        source: Box<paint_nn::Error>,
+    },
     /// A file of arrays could not be read or written.
     #[error(transparent)]
     Arrays(#[from] paint_nn::checkpoint::Error),

@@ -1,13 +1,13 @@
 //! Configured runs: streams through methods, metrics, resumable state, reports.
 //!
-//! A [`Config`] says everything; a [`Runner`] feeds batches to a method and is the only place where labels meet
-//! predictions; [`Observer`]s are told what happens; [`checkpoint`] lets a run stop after any batch and continue with the
+//! A [`Config`] says everything; a [`Runner`] feeds batches to a method and is, beside [`probe`], the only place where
+//! labels meet predictions; [`Observer`]s are told what happens; [`checkpoint`] lets a run stop after any batch and continue with the
 //! same bits. [`Experiment`] opens what a configuration names and does all of that.
 //!
 //! ```no_run
 //! use paint_run::{Draft, Earlier, Event, Experiment};
 //! # fn main() -> paint_run::Result<()> {
-//! let mut draft = Draft::parse("out = 'out'\n[data]\nname = 'cifar10_c'\npath = 'CIFAR-10-C'", "example")?;
+//! let mut draft = Draft::parse("out = 'out'\n[data]\nname = 'cifar10-c'\npath = 'CIFAR-10-C'", "example")?;
 //! draft.set("model.weights", "vit.safetensors")?;
 //! draft.set_assignment("method.name=paint")?;
 //! let experiment = Experiment::open(draft.resolve()?)?;

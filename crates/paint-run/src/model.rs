@@ -30,6 +30,10 @@ struct Opened {
 /// refuses a file that has another one.
 pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     let weights = &config.weights;
+    let refused = |source: paint_nn::Error| {
+        let (path, source) = (weights.clone(), Box::new(source));
+        Error::Weights { path, source }
+    };
     let Opened { sha256, beside, preprocess, arrays } = if weights == Path::new(embedded::NAME) {
         embedded::open(&flags(config)?)?
     } else {
@@ -54,7 +58,9 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     let is_row = |name: &&String| BACKBONES.iter().any(|entry| entry.name == **name);
     let name = config.backbone.clone().or(beside.architecture.as_ref().filter(is_row).cloned());
     let model = match (name, architecture) {
-        (Some(name), _) => find(&name)?.build(Weights::Checkpoint(arrays), &options)?,
+        (Some(name), _) => {
+            find(&name)?.build(Weights::Checkpoint(arrays), &options).map_err(refused)?
+        }
         (None, Architecture::Vit(sizes)) => {
             let image_size = options.preprocess.as_ref().map_or([224, 224], |p| p.input_size);
             let vit = VitConfig {
@@ -66,13 +72,15 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
                 mlp_ratio: sizes.mlp_hidden as f32 / sizes.embed_dim as f32,
                 num_classes: sizes.num_classes.unwrap_or(0),
             };
-            Box::new(Vit::build("vit", vit, Weights::Checkpoint(arrays), &options)?)
+            let weights = Weights::Checkpoint(arrays);
+            Box::new(Vit::build("vit", vit, weights, &options).map_err(refused)?)
         }
         (None, _) => {
             let known: Vec<&str> = BACKBONES.iter().map(|entry| entry.name).collect();
             let known = known.join(", ");
             return Err(Error::config(format!(
-                "the weights do not show their network: give model.backbone, one of {known}"
+                "{} does not show its network: give model.backbone, one of {known}",
+                weights.display()
             )));
         }
     };

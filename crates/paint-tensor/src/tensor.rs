@@ -7,7 +7,8 @@ use crate::shape::elem_count;
 use crate::tape::{Link, Node, Rule};
 use crate::{Device, Error, Result};
 
-/// An immutable, contiguous, row-major block of `f32`; cloning shares the data.
+/// An immutable, contiguous, row-major block of numbers, seen as `f32`; a GPU may store them as bf16
+/// ([`Tensor::compact`]). Cloning shares the data.
 #[derive(Clone)]
 pub struct Tensor {
     shape: Vec<usize>,

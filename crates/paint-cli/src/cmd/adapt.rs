@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use paint_data::dataset::images_below;
 use paint_data::image::Preprocess;
-use paint_data::{Loader, ReadAhead};
+use paint_data::{Loader, ReadAhead, SampleRef};
 use paint_methods::Method;
 use paint_nn::checkpoint::read_model_config;
 use paint_run::checkpoint::{read_state, write_state};
@@ -110,11 +110,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let logits = fit::step(&mut *method, &batch.images)?.logits;
         let [_, classes] = logits.dims2("logits")?;
         let logits = logits.to_vec()?;
-        ensure!(logits.iter().all(|logit| logit.is_finite()), "the model gave NaN or infinity");
-        for (row, at) in logits.chunks_exact(classes).zip(&batch.plan.samples) {
-            let file = files
-                .get(at.index)
-                .map_or_else(|| at.index.to_string(), |file| file.display().to_string());
+        let file = |at: &SampleRef| {
+            let file = files.get(at.index);
+            file.map_or_else(|| at.index.to_string(), |file| file.display().to_string())
+        };
+        let rows = || logits.chunks_exact(classes).zip(&batch.plan.samples);
+        if let Some((_, at)) = rows().find(|(row, _)| row.iter().any(|logit| !logit.is_finite())) {
+            bail!("the model gave NaN or infinity for {}", file(at));
+        }
+        for (row, at) in rows() {
+            let file = file(at);
             let score = Score::of(row, None);
             let class =
                 names.get(score.predicted).cloned().unwrap_or_else(|| score.predicted.to_string());

@@ -22,7 +22,7 @@ pub(crate) use training::{Compose, Step, StepSlot, SteppedSlot, Training};
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
 
-/// A block of `f32` on some device; cloning shares it.
+/// A block of numbers on some device; cloning shares it.
 #[derive(Clone)]
 pub(crate) enum Storage {
     Cpu(cpu::Slab),

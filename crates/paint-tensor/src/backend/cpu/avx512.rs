@@ -1,7 +1,7 @@
 //! The AVX-512 matrix-product kernel: a 14 x 32 tile of the output in 28 registers.
 //!
 //! Both operands are packed first, so that the inner loop reads memory in order: `A` in panels of 14 rows stored 16
-//! apart, `B` in panels of 32 columns. All `unsafe` of the product is in this file.
+//! apart, `B` in panels of 32 columns.
 
 #![expect(
     unsafe_code,

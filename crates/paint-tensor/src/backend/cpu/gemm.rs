@@ -1,8 +1,8 @@
 //! Matrix products: packing, blocking, threads, and what is fused into the store.
 //!
 //! The output is cut into blocks of rows, one task each; the depth is never split between tasks, so every element is
-//! summed in one fixed order whatever the number of threads. Our AVX-512 kernel is used where the processor has it, the
-//! `gemm` crate elsewhere.
+//! summed in one fixed order whatever the number of threads. Our AMX and AVX-512 kernels are used where the processor
+//! has them, the `gemm` crate elsewhere.
 
 use rayon::prelude::*;
 

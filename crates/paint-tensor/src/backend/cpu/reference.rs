@@ -1,4 +1,4 @@
-//! Readable twins of the fast kernels, in `f64`, for the tests: the formula and nothing else.
+//! Readable twins of the fast kernels for the tests, products in `f64`: the formula and nothing else.
 
 use super::attention::Problem;
 use super::gemm::{Operand, Size};
