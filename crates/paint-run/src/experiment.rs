@@ -85,8 +85,8 @@ impl Experiment {
         };
         // Only for those who look: one configuration can serve all methods.
         let wanted = config.source.as_ref().filter(|_| method.needs_source != SourceNeed::None);
-        let classes = dataset.info().class_indices.as_deref();
-        let open = |source| SourceImages::open(source, config.seed, model.spec(), classes, &device);
+        let shared = (dataset.info().class_indices.as_deref(), resize);
+        let open = |source| SourceImages::open(source, config.seed, model.spec(), shared, &device);
         let source = wanted.map(open).transpose()?;
         let watch = Arc::default();
         Ok(Self { config, dataset, stream, model, source, device, setup, probe, watch })

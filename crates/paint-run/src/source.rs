@@ -84,17 +84,17 @@ impl Pool {
 }
 
 impl SourceImages {
-    /// Draws and reads the images that `config` asks for.
+    /// Draws and reads the images that `config` asks for, resized as those of the stream are.
     pub fn open(
         config: &Source,
         run_seed: u64,
         spec: &Spec,
-        classes: Option<&[usize]>,
+        (classes, resize): (Option<&[usize]>, Resize),
         device: &Device,
     ) -> Result<Self> {
         let pool = Pool::open(config, spec, classes)?;
         let images = pool.draw(run_seed);
-        let fitted = Arc::new(Fitted::new(pool.dataset, &spec.preprocess, Resize::default())?);
+        let fitted = Arc::new(Fitted::new(pool.dataset, &spec.preprocess, resize)?);
         Ok(Self {
             images: read(fitted, images.iter().map(|(index, _)| *index), spec, device)?,
             labels: images.iter().map(|(_, column)| *column).collect(),

@@ -41,7 +41,8 @@ impl Watch {
         }
     }
 
-    /// The features of the last forward pass made in `work`, whose attention maps a backward pass gives gradients.
+    /// The features of the last forward pass made in `work`, with attention maps, if the network has any, that a backward
+    /// pass gives gradients.
     pub fn attention<T, E>(
         &self,
         work: impl FnOnce() -> Result<T, E>,
@@ -73,7 +74,8 @@ impl Watched {
         forward: impl FnOnce(&Request<'_>) -> paint_nn::Result<Features>,
     ) -> paint_nn::Result<Features> {
         let probing = self.watch.probing.load(Ordering::Relaxed);
-        let attention = if probing { Attention::Probe } else { request.attention };
+        let has_attention = self.inner.vit_config().is_some();
+        let attention = if probing && has_attention { Attention::Probe } else { request.attention };
         let features = forward(&Request { attention, ..*request })?;
         self.note_pass(images, !probing && features.logits.requires_grad());
         if probing {
@@ -152,7 +154,7 @@ impl Backbone for Watched {
 #[cfg(test)]
 mod tests {
     use paint_nn::backbone::vit::{Vit, VitConfig};
-    use paint_nn::backbone::{BuildOptions, Weights};
+    use paint_nn::backbone::{BuildOptions, Weights, find};
     use paint_nn::params::Trainable;
     use paint_rng::Seed;
     use paint_tensor::Device;
@@ -196,5 +198,17 @@ mod tests {
         let gradient = features.attention[0].gradient(&gradients).unwrap().unwrap();
         assert_eq!(gradient.shape(), features.attention[0].map.shape());
         assert!(look().unwrap().attention.is_empty());
+    }
+
+    #[test]
+    fn a_network_without_attention_is_looked_at_without_maps() {
+        let options = BuildOptions::new(&Device::cpu());
+        let entry = find("cifar_resnet20").unwrap();
+        let (model, watch) =
+            (entry.build(Weights::Random(Seed(0)), &options).unwrap(), Arc::new(Watch::default()));
+        let watched = Watched::new(&*model, Arc::clone(&watch));
+        let images = Tensor::full([1, 3, 32, 32], 0.25, &Device::cpu()).unwrap();
+        let features = watch.attention(|| watched.forward(&images, &Request::default())).unwrap();
+        assert!(features.unwrap().attention.is_empty());
     }
 }
