@@ -104,6 +104,9 @@ const LARGE: &[Case] = &[
         let narrow = compact(x)?;
         narrow[0].layer_norm(&x[1], &x[2], 1e-6)?.add(&narrow[0])
     }),
+    case("layer_norm of 64 by parts of others", &[&[9, 64], &[65], &[67]], |x| {
+        compact(x)?[0].layer_norm(&x[1].slice(0, 1, 64)?, &x[2].slice(0, 3, 64)?, 1e-6)
+    }),
     case("sum of many", &[&[40, 1024]], |x| x[0].sum_all()),
     case("layer_norm of 1030", &[&[300, 1030], &[1030], &[1030]], |x| {
         compact(x)?[0].layer_norm(&x[1], &x[2], 1e-6)

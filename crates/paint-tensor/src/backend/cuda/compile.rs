@@ -1,12 +1,14 @@
 //! Kernels from source to machine code, at run time, kept on disk.
 //!
-//! The cache is a folder of cubins named by the hash of everything that decides their content. A file that cannot be
-//! read or loaded is compiled again; one that cannot be written costs time and nothing else.
+//! The cache is a folder of cubins named by the hash of everything that decides their content, each with its own hash
+//! behind it: the driver is told no length, and would read past a file that was cut short. One that cannot be read or loaded is
+//! compiled again; one that cannot be written costs time and nothing else.
 #![expect(unsafe_code, reason = "every call into NVRTC is a foreign function")]
 
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::nvrtc::{result, sys};
 use sha2::{Digest as _, Sha256};
@@ -85,7 +87,7 @@ pub(super) struct Cubin<'a> {
 impl Cubin<'_> {
     /// From the disk if it is there, else compiled and put there.
     pub(super) fn image(&self) -> Result<Vec<u8>> {
-        match self.path.as_ref().and_then(|path| std::fs::read(path).ok()) {
+        match self.path.as_ref().and_then(|path| unsealed(std::fs::read(path).ok()?)) {
             Some(image) => Ok(image),
             None => self.fresh_image(),
         }
@@ -122,11 +124,25 @@ fn file_name(name: &str, text: &str, architecture: &str) -> String {
     format!("{name}-{architecture}-{hex}.cubin")
 }
 
+/// An image with its hash behind it.
+fn sealed(image: &[u8]) -> Vec<u8> {
+    [image, &Sha256::digest(image)].concat()
+}
+
+/// The image of a file, if it is whole.
+fn unsealed(mut file: Vec<u8>) -> Option<Vec<u8>> {
+    let length = file.len().checked_sub(Sha256::output_size())?;
+    let seal = file.split_off(length);
+    (*seal == *Sha256::digest(&file)).then_some(file)
+}
+
 fn keep(path: &Path, image: &[u8]) {
+    static WRITERS: AtomicU64 = AtomicU64::new(0);
     let Some(folder) = path.parent() else { return };
-    let part = path.with_extension(format!("part{}", std::process::id()));
+    let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
+    let part = path.with_extension(format!("part{}-{writer}", std::process::id()));
     let written = std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&part, image))
+        .and_then(|()| std::fs::write(&part, sealed(image)))
         .and_then(|()| std::fs::rename(&part, path));
     if written.is_err() {
         let _ = std::fs::remove_file(part);
@@ -141,4 +157,23 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
         .or_else(|| variable("XDG_CACHE_HOME").map(|folder| folder.join("paint")))
         .or_else(|| variable("HOME").map(|folder| folder.join(".cache/paint")))
         .map(|folder| folder.join("kernels"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_image_comes_back_whole_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("paint-kernels-{}", std::process::id()));
+        let (path, image) = (folder.join("deep/a.cubin"), b"\x7fELF and so on".to_vec());
+        keep(&path, &image);
+        let file = std::fs::read(&path).unwrap();
+        assert_eq!(std::fs::read_dir(folder.join("deep")).unwrap().count(), 1);
+        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!(unsealed(file.clone()), Some(image.clone()));
+        for damaged in [Vec::new(), image, file[..file.len() - 1].to_vec(), file[1..].to_vec()] {
+            assert_eq!(unsealed(damaged), None);
+        }
+    }
 }

@@ -71,13 +71,19 @@ impl Cuda {
         eps: f32,
     ) -> Result<(Storage, Storage)> {
         let (d, x) = (gamma.len(), &self.aligned(x)?);
+        let [gamma, beta] = [self.factors(gamma)?, self.factors(beta)?];
         let rows = x.len() / d;
         let (out, stats) = (self.take(x.len(), x.kind)?, self.take_f32(2 * rows)?);
         let [from, gamma, beta, to, statistics] =
-            [x, gamma, beta, &out, &stats].map(|x| Arg::Address(x.address()));
+            [x, &gamma, &beta, &out, &stats].map(|x| Arg::Address(x.address()));
         let name = format!("layer_norm_{}_{}", x.kind.name(), chunks(d, x.kind));
         self.rows(&name, &[from, gamma, beta, Arg::F32(eps), to, statistics], rows, d)?;
         Ok((Storage::Cuda(out), Storage::Cuda(stats)))
+    }
+
+    /// What a row is multiplied by or added to, as the kernels read it: `f32`, in packs.
+    fn factors(&self, x: &Buffer) -> Result<Buffer> {
+        self.aligned(&self.cast(x, Kind::F32)?)
     }
 
     /// The gradient beside an `f32` input is `f32` too.
@@ -91,7 +97,7 @@ impl Cuda {
         grad: &Buffer,
         earlier: Option<&Buffer>,
     ) -> Result<Storage> {
-        let (d, x) = (gamma.len(), &self.aligned(x)?);
+        let (d, x, gamma) = (gamma.len(), &self.aligned(x)?, self.factors(gamma)?);
         let grad = self.aligned(&self.gradient_beside(x, grad)?)?;
         let earlier = match earlier {
             Some(earlier) => Some(self.aligned(&self.cast(earlier, x.kind)?)?),
@@ -101,7 +107,7 @@ impl Cuda {
         let address = |x: &Buffer| Arg::Address(x.address());
         let added = earlier.as_ref().map_or(Arg::Address(0), address);
         let args =
-            [address(x), address(stats), address(gamma), address(&grad), added, address(&dx)];
+            [address(x), address(stats), address(&gamma), address(&grad), added, address(&dx)];
         let name = format!(
             "layer_norm_backward_{}_{}_{}",
             x.kind.name(),
