@@ -22,14 +22,20 @@ pub(crate) const CIFAR_BATCH: f64 = 200.0;
 /// The longest side of the images that CIFAR's settings are taken for; `paint corrupt` draws the line there too.
 const CIFAR_SIDE: usize = 64;
 
+/// The benchmarks that a preset may name alone: the network says the rest.
+pub(crate) const CIFAR10: &str = "cifar10";
+pub(crate) const IMAGENET: &str = "imagenet";
+
 /// Where the values that are not given come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Preset {
     /// A vision transformer on ImageNet-C or ImageNet-R.
     #[default]
+    #[serde(alias = "imagenet")]
     VitImagenet,
     /// A vision transformer on CIFAR-10-C.
+    #[serde(alias = "cifar10")]
     VitCifar10,
     /// A convolutional network on ImageNet-C or ImageNet-R.
     CnnImagenet,
@@ -38,10 +44,12 @@ pub(crate) enum Preset {
 }
 
 impl Preset {
-    /// The one that was published for networks like this.
-    pub(crate) fn of(model: &dyn Backbone) -> Self {
+    /// The one that was published for networks like this on a benchmark, or, where that is not known, on the one whose
+    /// images are of its size.
+    pub(crate) fn of(model: &dyn Backbone, benchmark: Option<&str>) -> Self {
         let is_small = model.spec().image_size.iter().all(|&side| side <= CIFAR_SIDE);
-        match (model.vit_config().is_some(), is_small) {
+        let is_cifar = benchmark.map_or(is_small, |name| name == CIFAR10);
+        match (model.vit_config().is_some(), is_cifar) {
             (true, true) => Self::VitCifar10,
             (true, false) => Self::VitImagenet,
             (false, true) => Self::CnnCifar10,

@@ -63,7 +63,9 @@ impl Experiment {
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;
         let model = model::open(&mut config.model, &device)?;
-        config.method.settings = method.resolve(&method.fit(&config.method.settings, &*model)?)?;
+        let benchmark = paint_data::dataset::entry(&config.data.name)?.benchmark;
+        let settings = method.fit(&config.method.settings, &*model, benchmark)?;
+        config.method.settings = method.resolve(&settings)?;
         let (preprocess, resize) = (&model.spec().preprocess, config.model.resize);
         let fit = |data: Arc<dyn Dataset>| -> Result<Arc<dyn Dataset>> {
             Ok(Arc::new(Fitted::new(data, preprocess, resize)?))

@@ -13,6 +13,7 @@ use crate::{
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "npy",
     what: "a uint8 array [N, H, W, 3] or [N, H, W] in a .npy (labels.npy beside it), or images and labels in a .npz",
+    benchmark: None,
     open: |path, _| Ok(Box::new(Array::open(path)?)),
     verify: |path| Ok(Counts::of(&Array::open(path)?)),
 };

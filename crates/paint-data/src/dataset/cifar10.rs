@@ -18,6 +18,7 @@ const NUM_CLASSES: usize = 10;
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "cifar10",
     what: "CIFAR-10, official binary layout (data_batch_*.bin, test_batch.bin), 10 classes of 32x32",
+    benchmark: Some("cifar10"),
     open: |root, options| Ok(Box::new(Cifar10::open(root, options.split)?)),
     verify,
 };

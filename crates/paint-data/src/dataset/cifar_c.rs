@@ -17,6 +17,7 @@ const IMAGES_PER_BLOCK: usize = 10_000;
 pub(super) const CIFAR10_C: DatasetEntry = DatasetEntry {
     name: "cifar10-c",
     what: "CIFAR-10-C, <corruption>.npy of five severity blocks and labels.npy, 10 classes of 32x32",
+    benchmark: Some("cifar10"),
     open: |root, _| Ok(Box::new(CifarC::open(root, "cifar10-c", 10)?)),
     verify: |root| CifarC::open(root, "cifar10-c", 10)?.verify(root),
 };
@@ -24,6 +25,7 @@ pub(super) const CIFAR10_C: DatasetEntry = DatasetEntry {
 pub(super) const CIFAR100_C: DatasetEntry = DatasetEntry {
     name: "cifar100-c",
     what: "CIFAR-100-C, laid out as CIFAR-10-C, 100 classes",
+    benchmark: Some("cifar10"),
     open: |root, _| Ok(Box::new(CifarC::open(root, "cifar100-c", 100)?)),
     verify: |root| CifarC::open(root, "cifar100-c", 100)?.verify(root),
 };

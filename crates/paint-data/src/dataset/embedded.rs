@@ -18,6 +18,7 @@ pub const CIFAR10_CLASSES: [&str; 10] =
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "embedded",
     what: "the first 1,000 test images of CIFAR-10, inside the program; split `train` is the last 500 of them",
+    benchmark: Some("cifar10"),
     open: |_, options| {
         Ok(Box::new(match options.split {
             Split::Test => embedded()?,

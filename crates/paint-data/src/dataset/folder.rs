@@ -13,6 +13,7 @@ use crate::{Error, Image, Result};
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "folder",
     what: "images in a folder, labelled by subfolder (name, number or WordNet id) or unlabelled",
+    benchmark: None,
     open: |root, _| Ok(Box::new(Folder::open(root)?)),
     verify,
 };

@@ -19,6 +19,7 @@ const LISTED: &str = include_str!("../../data/imagenet_c_5k_ids.txt");
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "imagenet-c",
     what: "ImageNet-C, <corruption>/<severity>/<wnid>/*.JPEG: the 5,000 images of the field or all, 1000 classes",
+    benchmark: Some("imagenet"),
     open: |root, options| Ok(Box::new(ImageNetC::open(root, options.images)?)),
     verify,
 };

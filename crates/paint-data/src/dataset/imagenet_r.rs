@@ -30,6 +30,7 @@ const RENDITIONS: [&str; 15] = [
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "imagenet-r",
     what: "ImageNet-R, <wnid>/<rendition>_<n>.jpg, 15 renditions as domains, 200 of ImageNet's classes",
+    benchmark: Some("imagenet"),
     open: |root, _| Ok(Box::new(ImageNetR::open(root)?)),
     verify,
 };

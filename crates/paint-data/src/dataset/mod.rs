@@ -128,6 +128,8 @@ pub struct DatasetEntry {
     pub name: &'static str,
     /// One line on what it is and how it lies on disk.
     pub what: &'static str,
+    /// The benchmark, `cifar10` or `imagenet`, whose published settings methods take on it; none if it may be anything.
+    pub benchmark: Option<&'static str>,
     /// Opens the dataset at a path.
     pub open: fn(&Path, &Options) -> Result<Box<dyn Dataset>>,
     /// Checks layout, counts and label range; the error is the first thing wrong.

@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::draws::{Draws, Seeded};
-use crate::preset::Preset;
+use crate::preset::{CIFAR10, IMAGENET, Preset};
 use crate::source_data::{Labelled, SourceData};
 use crate::{Error, Result};
 
@@ -150,13 +150,22 @@ impl MethodEntry {
         (self.resolve)(settings)
     }
 
-    /// Settings for a network: where a baseline is not told its preset, with the one that was published for networks like
-    /// this. PAINT's own presets say whose equations are followed, which no network decides.
-    pub fn fit(&self, settings: &toml::Table, model: &dyn Backbone) -> Result<toml::Table> {
+    /// Settings for a network and the benchmark it meets, if that is known: where a baseline is not told its preset, or told
+    /// no more than a benchmark, with the one that was published for networks like this. PAINT's own presets say whose
+    /// equations are followed, which no network decides.
+    pub fn fit(
+        &self,
+        settings: &toml::Table,
+        model: &dyn Backbone,
+        benchmark: Option<&str>,
+    ) -> Result<toml::Table> {
         let mut settings = settings.clone();
         let taken = self.resolve(&settings)?.remove(PRESET).map(toml::Value::try_into::<Preset>);
-        if !settings.contains_key(PRESET) && matches!(taken, Some(Ok(_))) {
-            settings.extend(table(self.name, &BTreeMap::from([(PRESET, Preset::of(model))]))?);
+        let told = settings.get(PRESET).and_then(toml::Value::as_str);
+        let named = told.filter(|told| [CIFAR10, IMAGENET].contains(told));
+        if matches!(taken, Some(Ok(_))) && (told.is_none() || named.is_some()) {
+            let preset = Preset::of(model, named.or(benchmark));
+            settings.extend(table(self.name, &BTreeMap::from([(PRESET, preset)]))?);
         }
         Ok(settings)
     }
@@ -220,6 +229,28 @@ mod tests {
     }
 
     #[test]
+    fn a_benchmark_decides_the_preset_with_the_kind_of_the_network() {
+        let options = BuildOptions::new(&Device::cpu());
+        for (backbone, kind) in [("vit_tiny_patch16_224", "vit"), ("cifar_resnet20", "cnn")] {
+            let weights = Weights::Random(Seed(0));
+            let model = backbone::find(backbone).unwrap().build(weights, &options).unwrap();
+            let (entry, nothing) = (by_name("eata").unwrap(), toml::Table::new());
+            let preset = |settings: &toml::Table, benchmark| {
+                let fitted = entry.fit(settings, &*model, benchmark).unwrap();
+                entry.resolve(&fitted).unwrap()["preset"].as_str().unwrap().to_owned()
+            };
+            for benchmark in [CIFAR10, IMAGENET] {
+                let expected = format!("{kind}_{benchmark}");
+                assert_eq!(preset(&nothing, Some(benchmark)), expected);
+                for met in [None, Some(CIFAR10), Some(IMAGENET)] {
+                    assert_eq!(preset(&toml! { preset = benchmark }, met), expected);
+                }
+            }
+            assert_eq!(preset(&toml! { preset = "cnn_cifar10" }, Some(IMAGENET)), "cnn_cifar10");
+        }
+    }
+
+    #[test]
     fn a_baseline_takes_the_preset_of_its_network_unless_it_is_told_one() {
         let options = BuildOptions::new(&Device::cpu());
         for (backbone, expected) in [
@@ -232,7 +263,7 @@ mod tests {
             let model = backbone::find(backbone).unwrap().build(weights, &options).unwrap();
             let resolve = |name: &str, settings: &toml::Table| {
                 let entry = by_name(name).unwrap();
-                entry.resolve(&entry.fit(settings, &*model).unwrap()).unwrap()
+                entry.resolve(&entry.fit(settings, &*model, None).unwrap()).unwrap()
             };
             let told = toml! { preset = "cnn_imagenet" };
             for entry in METHODS.iter().filter(|entry| !["source", "paint"].contains(&entry.name)) {

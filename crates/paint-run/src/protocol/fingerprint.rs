@@ -1,5 +1,6 @@
 //! What fills in a protocol when data and weights are there.
 
+use paint_data::dataset::entry;
 use paint_data::scenario::Selection;
 use paint_data::{Dataset, Stream};
 use paint_methods::METHODS;
@@ -57,9 +58,10 @@ impl Protocol {
         weights.input_size = Some(preprocess.input_size);
         weights.crop_pct = Some(preprocess.crop_pct);
         weights.interpolation = Some(preprocess.interpolation.name().into());
+        let benchmark = entry(&self.data.name)?.benchmark;
         for method in METHODS {
             let given = self.settings.get(method.name).cloned().unwrap_or_default();
-            let fitted = method.fit(&given, &*experiment.model)?;
+            let fitted = method.fit(&given, &*experiment.model, benchmark)?;
             if fitted != given {
                 resolved.settings.insert(method.name.into(), fitted);
             }
