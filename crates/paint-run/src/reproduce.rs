@@ -139,12 +139,28 @@ pub const TARGETS: &[Target] = &[
         small: "embedded",
         small_limit: 100,
         references: &["antiforget", "antiforget-previous"],
-        variants: |_| ["source", "tent", "cotta", "paint"].map(Variant::plain).into(),
-        adjust: |protocol| {
-            let images = protocol.scenario.limit.unwrap_or(1000).min(1000);
-            let data = protocol.probe.take().and_then(|probe| probe.data);
-            protocol.probe = Some(probe::Config { clean: images, previous: images, data });
-        },
+        variants: forgetful,
+        adjust: |protocol| look_back(protocol, true),
+    },
+    Target {
+        name: "antiforget-imagenet-c",
+        what: "clean accuracy after each domain of ImageNet-C (--clean-data)",
+        full: "imagenet-c-5k",
+        small: "embedded",
+        small_limit: 100,
+        references: &["antiforget-imagenet-c"],
+        variants: forgetful,
+        adjust: |protocol| look_back(protocol, false),
+    },
+    Target {
+        name: "antiforget-imagenet-r",
+        what: "clean accuracy after each domain of ImageNet-R (--clean-data)",
+        full: "imagenet-r",
+        small: "embedded",
+        small_limit: 100,
+        references: &["antiforget-imagenet-r"],
+        variants: forgetful,
+        adjust: |protocol| look_back(protocol, false),
     },
     Target {
         name: "antiforget-interleaved",
@@ -153,10 +169,23 @@ pub const TARGETS: &[Target] = &[
         small: "embedded",
         small_limit: 100,
         references: &[],
-        variants: |_| ["source", "tent", "cotta", "paint"].map(Variant::plain).into(),
+        variants: forgetful,
         adjust: Protocol::interleave_clean,
     },
 ];
+
+/// The rows of the figures of forgetting.
+fn forgetful(_: &Protocol) -> Vec<Variant> {
+    ["source", "tent", "cotta", "paint"].map(Variant::plain).into()
+}
+
+/// Looks at clean images after each domain, and at those of the domains so far if wanted.
+fn look_back(protocol: &mut Protocol, domains: bool) {
+    let images = protocol.scenario.limit.unwrap_or(1000).min(1000);
+    let data = protocol.probe.take().and_then(|probe| probe.data);
+    let previous = if domains { images } else { 0 };
+    protocol.probe = Some(probe::Config { clean: images, previous, data });
+}
 
 const TENTHS: [&str; 10] = ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"];
 

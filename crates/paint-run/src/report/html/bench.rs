@@ -247,10 +247,12 @@ fn stream(page: &BenchPage<'_>, out: &mut Sections) {
 }
 
 fn forgetting(page: &BenchPage<'_>, out: &mut Sections) {
-    let of = |name: &str| page.comparisons.iter().find(|c| c.reference.name == name);
     let results = page.results;
-    let clean = analysis::forgetting(results, of("antiforget"), "clean accuracy", |g| g.clean);
-    let previous = of("antiforget-previous");
+    let (previous, paper): (Vec<_>, Vec<_>) = (page.comparisons.iter())
+        .filter(|comparison| comparison.reference.name.starts_with("antiforget"))
+        .partition(|comparison| comparison.reference.name == "antiforget-previous");
+    let (previous, paper) = (previous.first().copied(), paper.first().copied());
+    let clean = analysis::forgetting(results, paper, "clean accuracy", |g| g.clean);
     let previous = analysis::forgetting(results, previous, "domains so far", |g| g.previous);
     if clean.is_none() && previous.is_none() {
         return;
@@ -267,7 +269,7 @@ fn forgetting(page: &BenchPage<'_>, out: &mut Sections) {
         "Clean source images after each domain, predicted with the state of that moment."
     }
     .to_owned();
-    if of("antiforget").is_some() {
+    if paper.is_some() {
         text.push_str(" Broken lines are the paper's.");
     }
     out.add("forgetting", "Forgetting", &text, &html);
