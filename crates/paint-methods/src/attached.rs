@@ -57,7 +57,6 @@ impl Attached {
     /// Continues from what [`Attached::save`] gave.
     pub(crate) fn load(&mut self, state: &State) -> Result<()> {
         load_params(&mut self.params, &Trainable::All, &state.part("params"))?;
-        self.optimizer.load(&state.part("optimizer"));
-        Ok(())
+        Ok(self.optimizer.load(&state.part("optimizer"))?)
     }
 }

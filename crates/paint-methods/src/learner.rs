@@ -216,7 +216,7 @@ impl Learner {
     /// Continues from what [`Learner::save`] gave.
     pub(crate) fn load(&mut self, state: &State) -> Result<()> {
         load_params(self.model.params_mut(), &self.trained, &state.part("model"))?;
-        self.optimizer.load(&state.part("optimizer"));
+        self.optimizer.load(&state.part("optimizer"))?;
         self.step = state.counter("step")?;
         Ok(())
     }

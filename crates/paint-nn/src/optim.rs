@@ -9,7 +9,7 @@ mod update;
 pub use sam::Sam;
 pub use update::{Adam, Rule, Sgd};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use paint_tensor::{Gradients, StepParam, Tensor, TrainingStep};
 
@@ -125,20 +125,24 @@ impl Optimizer {
         state
     }
 
-    /// Takes over a saved state in place of its own.
-    pub fn load(&mut self, state: &State) {
-        let moment =
-            |name: &str, moment: &str| state.tensors.get(&format!("{name}/{moment}")).cloned();
-        let restored = |(key, step): (&String, &u64)| {
-            let name = key.strip_suffix("/step")?;
+    /// Takes over a saved state in place of its own. One that lacks a step count, or a moment this rule remembers, is
+    /// refused: the parameter would start anew.
+    pub fn load(&mut self, state: &State) -> Result<()> {
+        let names = state.counters.keys().chain(state.tensors.keys());
+        let names: BTreeSet<&str> =
+            names.filter_map(|name| Some(name.rsplit_once('/')?.0)).collect();
+        let restored = |name: &str| {
+            let [first, second] = self.rule.moments();
+            let moment = |moment: &str| state.tensor(&format!("{name}/{moment}")).cloned();
             let memory = Memory {
-                step: *step,
-                first: moment(name, "first"),
-                second: moment(name, "second"),
+                step: state.counter(&format!("{name}/step"))?,
+                first: first.then(|| moment("first")).transpose()?,
+                second: second.then(|| moment("second")).transpose()?,
             };
-            Some((name.to_owned(), memory))
+            Ok((name.to_owned(), memory))
         };
-        self.memory = state.counters.iter().filter_map(restored).collect();
+        self.memory = names.into_iter().map(restored).collect::<Result<_>>()?;
+        Ok(())
     }
 }
 

@@ -234,12 +234,15 @@ impl PromptMemory {
         Ok(state)
     }
 
-    /// Takes over a saved state in place of its own.
+    /// Takes over a saved state in place of its own. One that lacks an entry of a position up to its last is refused.
     pub fn load(&mut self, state: &State) -> Result<()> {
         let mut loaded = Self::new(self.config, &self.device)?;
         loaded.next_id = state.counter("next_id")?;
-        for position in 0.. {
-            let Ok(id) = state.counter(&format!("{position:06}/id")) else { break };
+        let position = |name: &String| name.split_once('/')?.0.parse::<usize>().ok();
+        let names = state.counters.keys().chain(state.tensors.keys());
+        let count = names.filter_map(position).max().map_or(0, |last| last.saturating_add(1));
+        for position in 0..count {
+            let id = state.counter(&format!("{position:06}/id"))?;
             let uses = state.counter(&format!("{position:06}/uses"))?;
             let key = state.tensor(&format!("{position:06}/key"))?.to_vec()?;
             loaded.insert(

@@ -26,11 +26,6 @@ impl Sam {
         &self.inner
     }
 
-    /// The wrapped optimizer, for reset, load and schedules.
-    pub fn inner_mut(&mut self) -> &mut Optimizer {
-        &mut self.inner
-    }
-
     /// `θ ← θ + ρ g / (‖g‖₂ + 1e-12)`, the norm taken over all gradients of all `sets` together. Where there is no
     /// gradient at all the climb ends where it began.
     pub fn ascend(&mut self, sets: &mut [&mut Params], gradients: &Gradients) -> Result<()> {

@@ -106,12 +106,37 @@ fn a_saved_optimizer_continues_with_the_same_bits() {
     let mut first = all(rule, 0.1);
     first.apply(&mut params, &gradient(id, 0.5)).unwrap();
     let mut second = all(rule, 0.1);
-    second.load(&first.save());
+    second.load(&first.save()).unwrap();
     second.apply(&mut params, &gradient(id, -0.2)).unwrap();
     second.apply(&mut params, &gradient(id, 0.3)).unwrap();
     assert_eq!(params[id].item().unwrap().to_bits(), whole[2].to_bits());
     second.reset();
     assert!(second.save().counters.is_empty());
+}
+
+#[test]
+fn a_state_without_a_count_or_a_moment_is_refused_by_name() {
+    let momentum = Rule::Sgd(Sgd { momentum: 0.9, ..Sgd::default() });
+    for (rule, entries) in [
+        (Rule::Sgd(Sgd::default()), vec![]),
+        (Rule::FreshAdam { eps: 1e-8 }, vec![]),
+        (momentum, vec!["w/step", "w/first"]),
+        (Rule::Adam(Adam::default()), vec!["w/step", "w/first", "w/second"]),
+    ] {
+        let (mut params, id) = one(NORM, 1.0);
+        let mut optimizer = all(rule, 0.1);
+        optimizer.apply(&mut params, &gradient(id, 0.5)).unwrap();
+        let whole = optimizer.save();
+        optimizer.load(&whole).unwrap();
+        for missing in entries {
+            let mut damaged = whole.clone();
+            damaged.counters.remove(missing);
+            damaged.tensors.remove(missing);
+            let error = optimizer.load(&damaged).unwrap_err().to_string();
+            assert!(error.contains(&format!("{missing:?}")), "{error}");
+            assert_eq!(optimizer.save().tensors.len(), whole.tensors.len());
+        }
+    }
 }
 
 /// Gradients of `Σ c·w` at the values the parameters have now.

@@ -76,16 +76,22 @@ impl Rule {
         }
     }
 
+    /// Whether the first and the second moment are remembered from step to step.
+    pub(super) fn moments(&self) -> [bool; 2] {
+        match self {
+            Self::Sgd(sgd) => [sgd.momentum != 0.0, false],
+            Self::FreshAdam { .. } => [false, false],
+            Self::Adam(_) | Self::AdamW(_) => [true, true],
+        }
+    }
+
     /// What is remembered of a parameter after its step of number `step`.
     pub(super) fn memory(&self, step: u64, stepped: &SteppedParam) -> Memory {
-        let forgets = match self {
-            Self::Sgd(sgd) => sgd.momentum == 0.0,
-            Self::FreshAdam { .. } => true,
-            Self::Adam(_) | Self::AdamW(_) => false,
-        };
-        if forgets {
-            return Memory { step, ..Memory::default() };
+        let [first, second] = self.moments();
+        Memory {
+            step,
+            first: first.then(|| stepped.first.clone()),
+            second: stepped.second.clone().filter(|_| second),
         }
-        Memory { step, first: Some(stepped.first.clone()), second: stepped.second.clone() }
     }
 }

@@ -142,6 +142,24 @@ fn a_saved_memory_comes_back_whole() {
 }
 
 #[test]
+fn a_saved_memory_with_a_gap_is_refused_by_the_name_of_what_is_missing() {
+    let mut memory = memory(config());
+    for row in [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]] {
+        assert!(select(&mut memory, &[row]).allocated);
+    }
+    let whole = memory.save().unwrap();
+    let names: Vec<&String> = whole.counters.keys().chain(whole.tensors.keys()).collect();
+    for name in names {
+        let mut damaged = whole.clone();
+        damaged.counters.remove(name);
+        damaged.tensors.remove(name);
+        let error = memory.load(&damaged).unwrap_err().to_string();
+        assert!(error.contains(&format!("{name:?}")), "{error}");
+        assert_eq!(memory.len(), 3);
+    }
+}
+
+#[test]
 fn queries_that_are_not_finite_or_have_another_width_are_refused() {
     let nan = Tensor::from_vec(vec![f32::NAN, 0.0], [1, 2], &Device::cpu()).unwrap();
     assert!(matches!(Queries::new(&nan), Err(Error::NotFinite { .. })));

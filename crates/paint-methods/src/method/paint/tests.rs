@@ -234,6 +234,19 @@ fn each_preset_trains_what_its_script_names() {
 }
 
 #[test]
+fn a_state_that_lacks_a_prompt_is_refused_and_nothing_changes() {
+    let mut paint = paint(&toml! { eta = 1.0 });
+    for seed in 0..3 {
+        paint.adapt(&images(seed, 6)).unwrap();
+    }
+    let (before, mut damaged) = (saved(&paint), paint.save().unwrap());
+    damaged.counters.remove("memory/000001/id");
+    let error = paint.load(&damaged).unwrap_err().to_string();
+    assert_eq!(error, "saved state: expected an entry \"000001/id\", found none");
+    assert_eq!(saved(&paint), before);
+}
+
+#[test]
 fn a_new_prompt_has_the_spread_that_was_asked_for() {
     let mut paint = paint(&toml! { prompt_std = 0.5 lr_prompts = 0.0 });
     paint.adapt(&images(1, 6)).unwrap();
