@@ -96,8 +96,7 @@ impl Learner {
 
     /// Where the network lives.
     pub(crate) fn device(&self) -> Device {
-        let first = self.source.params().iter().next();
-        first.map_or_else(Device::cpu, |param| param.tensor().device().clone())
+        device(self.source())
     }
 
     /// The network that adapts.
@@ -198,10 +197,7 @@ impl Learner {
 
     /// Refuses a number that would poison the model.
     pub(crate) fn finite(&self, what: &'static str, value: f32) -> Result<f32> {
-        if value.is_finite() {
-            return Ok(value);
-        }
-        Err(Error::Diverged { what, value, step: self.step })
+        finite(what, value, self.step)
     }
 
     /// Parameters, moments and the count of batches.
@@ -220,6 +216,20 @@ impl Learner {
         self.step = state.counter("step")?;
         Ok(())
     }
+}
+
+/// Where a network lives.
+pub(crate) fn device(model: &dyn Backbone) -> Device {
+    let first = model.params().iter().next();
+    first.map_or_else(Device::cpu, |param| param.tensor().device().clone())
+}
+
+/// Refuses a number that would poison a model at batch `step`.
+pub(crate) fn finite(what: &'static str, value: f32, step: u64) -> Result<f32> {
+    if value.is_finite() {
+        return Ok(value);
+    }
+    Err(Error::Diverged { what, value, step })
 }
 
 /// The sum of all elements of what `choice` covers, which is not finite if any of them is not.

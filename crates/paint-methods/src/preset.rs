@@ -70,18 +70,22 @@ pub(crate) fn scaled(lr: f64, batch: f64) -> f64 {
 
 /// The settings of a method: those given, the rest from the preset they name. `rules` says for each condition whether
 /// it holds, and what to tell if it does not.
-pub(crate) fn read<T: Serialize + DeserializeOwned>(
+pub(crate) fn read<T, P>(
     method: &'static str,
     settings: &toml::Table,
-    preset: impl Fn(Preset) -> T,
+    preset: impl Fn(P) -> T,
     rules: impl Fn(&T) -> Vec<(bool, &'static str)>,
-) -> Result<T> {
+) -> Result<T>
+where
+    T: Serialize + DeserializeOwned,
+    P: Default + DeserializeOwned,
+{
     #[derive(Deserialize)]
-    struct Chosen {
+    struct Chosen<P: Default> {
         #[serde(default)]
-        preset: Preset,
+        preset: P,
     }
-    let chosen: Chosen = parse(method, settings)?;
+    let chosen: Chosen<P> = parse(method, settings)?;
     let mut merged = table(method, &preset(chosen.preset))?;
     merged.extend(settings.clone());
     let config = parse(method, &merged)?;

@@ -5,6 +5,8 @@
 mod fixture;
 mod tiny_vit;
 
+use std::sync::Arc;
+
 use fixture::Fixture;
 use paint_methods::draws::Draws;
 use paint_methods::paint::{Adaptation, Config, Paint};
@@ -109,8 +111,9 @@ fn ten_steps(name: &str, settings: &toml::Table, retrievals: usize, tolerance: f
     let fixture = Fixture::read(&path);
     let source = model(&fixture);
     let config = Config::from_settings(settings).unwrap();
-    let args = BuildArgs::new(&source, Seed(0));
-    let mut paint = Paint::new(&args, config, Box::new(Replay(Fixture::read(&path)))).unwrap();
+    let draws: Arc<dyn Draws> = Arc::new(Replay(Fixture::read(&path)));
+    let args = BuildArgs { draws: Some(&draws), ..BuildArgs::new(&source, Seed(0)) };
+    let mut paint = Paint::new(&args, config).unwrap();
     let mut trained: Vec<String> = fixture.config["trained"]
         .as_array()
         .unwrap()

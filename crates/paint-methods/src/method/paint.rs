@@ -69,7 +69,7 @@ pub use choice::{
 };
 pub use config::Config;
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use paint_nn::backbone::{Backbone, Request};
 use paint_nn::params::Trainable;
@@ -78,7 +78,8 @@ use paint_tensor::Tensor;
 
 use self::passes::Routines;
 use super::{BuildArgs, Method, MethodEntry, PromptUse, SourceNeed, State, Step, table};
-use crate::draws::{Draws, Seeded};
+use crate::draws::Draws;
+use crate::learner::{device, load_params, save_params};
 use crate::{Error, Result, images};
 
 /// The method's name.
@@ -89,10 +90,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "PAINT, Dynamic Prompt Allocation and Tuning for Continual Test-Time Adaptation",
     what: "a prompt for each domain, found by likeness; prompts and first blocks tuned on mutual information and mixing",
     needs_source: SourceNeed::None,
-    build: |args, settings| {
-        let draws = Box::new(Seeded(args.seed));
-        Ok(Box::new(Paint::new(args, Config::from_settings(settings)?, draws)?))
-    },
+    build: |args, settings| Ok(Box::new(Paint::new(args, Config::from_settings(settings)?)?)),
     resolve: |settings| table(NAME, &Config::from_settings(settings)?),
 };
 
@@ -106,15 +104,15 @@ pub struct Paint {
     model: Box<dyn Backbone>,
     memory: PromptMemory,
     classes: Option<Vec<usize>>,
-    draws: Box<dyn Draws>,
+    draws: Arc<dyn Draws>,
     domain: Option<usize>,
     step: u64,
     routines: Routines,
 }
 
 impl Paint {
-    /// The method on a duplicate of a model, with all its random numbers from `draws`.
-    pub fn new(args: &BuildArgs<'_>, config: Config, draws: Box<dyn Draws>) -> Result<Self> {
+    /// The method on a duplicate of a model.
+    pub fn new(args: &BuildArgs<'_>, config: Config) -> Result<Self> {
         let spec = args.model.spec();
         if config.blocks > spec.depth {
             let why = format!("blocks is {}, {} has {}", config.blocks, spec.name, spec.depth);
@@ -122,11 +120,7 @@ impl Paint {
         }
         let mut source = args.model.duplicate();
         source.params_mut().freeze();
-        let device = source.params().iter().next().map(|param| param.tensor().device().clone());
-        let memory = PromptMemory::new(
-            config.memory(spec.feature_dim),
-            &device.unwrap_or_else(paint_tensor::Device::cpu),
-        )?;
+        let memory = PromptMemory::new(config.memory(spec.feature_dim), &device(args.model))?;
         let (model, classes) = (source.duplicate(), args.classes.map(<[usize]>::to_vec));
         Ok(Self {
             config,
@@ -135,7 +129,7 @@ impl Paint {
             model,
             memory,
             classes,
-            draws,
+            draws: args.draws(),
             domain: None,
             step: 0,
             routines: Routines::default(),
@@ -209,11 +203,7 @@ impl Method for Paint {
         let mut state = State::default();
         state.counters.insert("step".into(), self.step);
         state.nest("memory", self.memory.save()?);
-        let params = self.model.params();
-        for id in params.select(&self.trained()) {
-            let name = format!("model/{}", params.param(id).name());
-            state.tensors.insert(name, params[id].detach());
-        }
+        state.nest("model", save_params(self.model.params(), &self.trained()));
         Ok(state)
     }
 
@@ -221,18 +211,8 @@ impl Method for Paint {
         let step = state.counter("step")?;
         let mut memory = self.memory.clone();
         memory.load(&state.part("memory"))?;
-        let (mut model, saved) = (self.source.duplicate(), state.part("model"));
-        let names: BTreeSet<String> = model.params().names(&self.trained()).into_iter().collect();
-        if !saved.tensors.keys().eq(&names) {
-            return Err(Error::State {
-                expected: format!("{} adapted parameters: {names:?}", names.len()),
-                found: format!("{:?}", saved.tensors.keys().collect::<Vec<_>>()),
-            });
-        }
-        for (name, value) in &saved.tensors {
-            let id = model.params().id(name)?;
-            model.params_mut().set(id, value)?;
-        }
+        let mut model = self.source.duplicate();
+        load_params(model.params_mut(), &self.trained(), &state.part("model"))?;
         (self.step, self.memory, self.model) = (step, memory, model);
         Ok(())
     }

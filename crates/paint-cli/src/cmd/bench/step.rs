@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use paint_methods::BuildArgs;
-use paint_methods::draws::Seeded;
 use paint_methods::paint::{Config, Paint, Preset};
 use paint_nn::backbone::{self, Backbone, BuildOptions, Request, Weights};
 use paint_nn::checkpoint::{self, Dtype, PreprocessFlags};
@@ -109,8 +108,7 @@ fn method(source: &dyn Backbone) -> Result<Paint> {
         lr_blocks: 1e-4,
         ..Config::preset(Preset::Paper)
     };
-    let draws = Box::new(Seeded(Seed(0)));
-    Ok(Paint::new(&BuildArgs::new(source, Seed(0)), config, draws)?)
+    Ok(Paint::new(&BuildArgs::new(source, Seed(0)), config)?)
 }
 
 /// Logits of the prompted forward, and the gradients of both losses with a given mix.

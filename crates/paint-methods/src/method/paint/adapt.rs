@@ -9,6 +9,7 @@ use paint_tensor::{Gradients, Tensor};
 use super::Paint;
 use super::choice::{Denominator, LossForm, OptimizerKind, Retrieval};
 use super::mixing::{Mix, PseudoLabels};
+use crate::learner::finite;
 use crate::{Error, Result, images};
 
 /// Adam's `ε`, PyTorch's default.
@@ -106,7 +107,7 @@ impl Paint {
         };
         let logits = self.prediction(&embedding, prompt)?;
         for value in logits.to_vec()? {
-            self.finite("a logit after the update", value)?;
+            finite("a logit after the update", value, self.step)?;
         }
         let PseudoLabels { labels: pseudo_labels, confident } = pseudo;
         Ok(Adaptation { logits, before, selections, pseudo_labels, confident, mixed, losses })
@@ -185,7 +186,7 @@ impl Paint {
             LossForm::DoubleSoftmax => loss::double_softmax_consistency(&z, mix.labels(), n)?,
         };
         drop(z);
-        let (value, beta) = (self.finite("L_ic", l_ic.item()?)?, self.config.beta as f32);
+        let (value, beta) = (finite("L_ic", l_ic.item()?, self.step)?, self.config.beta as f32);
         losses.consistency = Some(value);
         losses.total += beta * value;
         Ok(l_ic.scale(beta)?.backward()?)
@@ -207,12 +208,5 @@ impl Paint {
         self.model.params_mut().freeze();
         self.memory.prompts_mut().freeze();
         Ok(())
-    }
-
-    pub(super) fn finite(&self, what: &'static str, value: f32) -> Result<f32> {
-        if value.is_finite() {
-            return Ok(value);
-        }
-        Err(Error::Diverged { what, value, step: self.step })
     }
 }

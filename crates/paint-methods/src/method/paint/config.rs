@@ -9,8 +9,8 @@ use super::NAME;
 use super::choice::{
     Bound, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
 };
-use crate::method::{parse, table};
-use crate::{Error, Result};
+use crate::Result;
+use crate::preset::{is_share, not_negative, read};
 
 /// The settings. Rates, weights and thresholds are `f64` so that they print as they were written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -164,35 +164,23 @@ impl Config {
 
     /// Reads settings: the preset they name, with every other key on top of it.
     pub fn from_settings(settings: &toml::Table) -> Result<Self> {
-        #[derive(Deserialize)]
-        struct Chosen {
-            #[serde(default)]
-            preset: Preset,
-        }
-        let Chosen { preset } = parse(NAME, settings)?;
-        let mut merged = table(NAME, &Self::preset(preset))?;
-        merged.extend(settings.clone());
-        let config: Self = parse(NAME, &merged)?;
-        config.check()?;
-        Ok(config)
+        read(NAME, settings, Self::preset, Self::rules)
     }
 
-    /// Refuses values that make no method.
-    fn check(&self) -> Result<()> {
-        let fraction = |value: f64| (0.0..=1.0).contains(&value);
-        let weight = |value: f64| value.is_finite() && value >= 0.0;
-        let rules = [
+    /// What holds of settings that make a method, and what to tell if it does not.
+    fn rules(&self) -> Vec<(bool, &'static str)> {
+        vec![
             (self.alpha.is_finite() && self.alpha > 0.0, "alpha must be above 0"),
-            (fraction(self.gamma), "gamma must lie in [0, 1]"),
-            (fraction(self.phi), "phi must lie in [0, 1]"),
-            (fraction(self.phi_second), "phi_second must lie in [0, 1]"),
+            (is_share(self.gamma), "gamma must lie in [0, 1]"),
+            (is_share(self.phi), "phi must lie in [0, 1]"),
+            (is_share(self.phi_second), "phi_second must lie in [0, 1]"),
             ((-1.0..=1.0).contains(&self.eta), "eta must lie in [-1, 1], as a cosine does"),
-            (weight(self.prompt_std), "prompt_std must be 0 or more"),
-            (weight(self.entropy_weight), "entropy_weight must be 0 or more"),
-            (weight(self.diversity_weight), "diversity_weight must be 0 or more"),
-            (weight(self.beta), "beta must be 0 or more"),
-            (weight(self.lr_prompts), "lr_prompts must be 0 or more"),
-            (weight(self.lr_blocks), "lr_blocks must be 0 or more"),
+            (not_negative(self.prompt_std), "prompt_std must be 0 or more"),
+            (not_negative(self.entropy_weight), "entropy_weight must be 0 or more"),
+            (not_negative(self.diversity_weight), "diversity_weight must be 0 or more"),
+            (not_negative(self.beta), "beta must be 0 or more"),
+            (not_negative(self.lr_prompts), "lr_prompts must be 0 or more"),
+            (not_negative(self.lr_blocks), "lr_blocks must be 0 or more"),
             (
                 self.prompt_length > 0 || self.blocks > 0 || self.train_cls_token,
                 "nothing would train: prompt_length and blocks are both 0",
@@ -202,11 +190,7 @@ impl Config {
                 "the oracle chooses prompts, and prompt_length is 0",
             ),
             (self.capacity.is_none_or(|capacity| capacity > 1), "capacity must be 2 or more"),
-        ];
-        match rules.into_iter().find(|(holds, _)| !holds) {
-            Some((_, why)) => Err(Error::Config { method: NAME, why: why.to_owned() }),
-            None => Ok(()),
-        }
+        ]
     }
 
     /// The memory's part of the settings, for a model of width `width`.

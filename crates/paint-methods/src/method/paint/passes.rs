@@ -12,6 +12,7 @@ use paint_tensor::{Gradients, Routine, Tensor};
 use super::choice::LossForm;
 use super::{Losses, Paint};
 use crate::Result;
+use crate::learner::finite;
 
 /// What is asked for again with every batch.
 #[derive(Default)]
@@ -160,8 +161,8 @@ impl Paint {
         };
         let given = self.routines.tuning.run(&inputs.list(), compute)?;
         self.source.note_pass(embedding.shape()[0], true);
-        let entropy = self.finite("the mean entropy", given[1].item()?)?;
-        let diversity = self.finite("the entropy of the mean", given[2].item()?)?;
+        let entropy = finite("the mean entropy", given[1].item()?, self.step)?;
+        let diversity = finite("the entropy of the mean", given[2].item()?, self.step)?;
         let total = w_entropy * entropy - w_diversity * diversity;
         let mut gradients = Gradients::default();
         for (variable, gradient) in inputs.list()[1..].iter().zip(&given[3..]) {

@@ -8,6 +8,7 @@ use toml::{Table, toml};
 
 use super::mixing::{Mix, PseudoLabels};
 use super::*;
+use crate::draws::Seeded;
 
 fn vit() -> Vit {
     vit_on(&Device::cpu())
@@ -33,7 +34,7 @@ fn vit_on(device: &Device) -> Vit {
 
 fn paint(settings: &Table) -> Paint {
     let config = Config::from_settings(settings).unwrap();
-    Paint::new(&BuildArgs::new(&vit(), Seed(5)), config, Box::new(Seeded(Seed(5)))).unwrap()
+    Paint::new(&BuildArgs::new(&vit(), Seed(5)), config).unwrap()
 }
 
 fn images(seed: u64, b: usize) -> Tensor {
@@ -68,8 +69,7 @@ fn passes_that_were_recorded_change_no_bit() {
     for settings in [toml! { preset = "paper_adam" }, toml! { preset = "reference" eta = -1.0 }] {
         let make = || {
             let config = Config::from_settings(&settings).unwrap();
-            let (vit, draws) = (vit_on(&device), Box::new(Seeded(Seed(5))));
-            Paint::new(&BuildArgs::new(&vit, Seed(5)), config, draws).unwrap()
+            Paint::new(&BuildArgs::new(&vit_on(&device), Seed(5)), config).unwrap()
         };
         let (mut recorded, mut plain) = (make(), make());
         for (step, b) in [6, 6, 6, 4, 6, 6].into_iter().enumerate() {
@@ -247,6 +247,18 @@ fn a_state_that_lacks_a_prompt_is_refused_and_nothing_changes() {
 }
 
 #[test]
+fn recorded_draws_take_the_place_of_the_seed() {
+    let draws: Arc<dyn Draws> = Arc::new(Seeded(Seed(9)));
+    let vit = vit();
+    let args = BuildArgs { draws: Some(&draws), ..BuildArgs::new(&vit, Seed(5)) };
+    let config = Config::from_settings(&toml! { lr_prompts = 0.0 }).unwrap();
+    let mut paint = Paint::new(&args, config).unwrap();
+    paint.adapt(&images(1, 6)).unwrap();
+    let drawn = Seeded(Seed(9)).prompt(0, 32);
+    assert_eq!(paint.memory().prompt(0).unwrap().to_vec().unwrap(), drawn);
+}
+
+#[test]
 fn a_new_prompt_has_the_spread_that_was_asked_for() {
     let mut paint = paint(&toml! { prompt_std = 0.5 lr_prompts = 0.0 });
     paint.adapt(&images(1, 6)).unwrap();
@@ -300,6 +312,6 @@ fn settings_that_make_no_method_are_refused_with_the_reason() {
         assert!(message.starts_with("settings of paint") && message.contains(reason), "{message}");
     }
     let config = Config::from_settings(&toml! { blocks = 5 }).unwrap();
-    let made = Paint::new(&BuildArgs::new(&vit(), Seed(0)), config, Box::new(Seeded(Seed(0))));
+    let made = Paint::new(&BuildArgs::new(&vit(), Seed(0)), config);
     assert!(made.err().unwrap().to_string().contains("blocks is 5, tiny has 4"));
 }
