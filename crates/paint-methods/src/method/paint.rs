@@ -111,9 +111,17 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// The method on a duplicate of a model.
+    /// The method on a duplicate of a model. Prompts need a vision transformer: any other network is refused with them.
     pub fn new(args: &BuildArgs<'_>, config: Config) -> Result<Self> {
         let spec = args.model.spec();
+        if config.prompt_length > 0 && args.model.vit_config().is_none() {
+            let why = format!(
+                "prompts are tokens of a vision transformer, and {} is none; \
+                 prompt_length = 0 adapts it without them",
+                spec.name
+            );
+            return Err(Error::Config { method: NAME, why });
+        }
         if config.blocks > spec.depth {
             let why = format!("blocks is {}, {} has {}", config.blocks, spec.name, spec.depth);
             return Err(Error::Config { method: NAME, why });

@@ -1,5 +1,6 @@
 //! What the golden steps of `tests/golden_paint.rs` do not show: mixing, ablations, edges and settings.
 
+use paint_nn::backbone::cifar_resnet::CifarResnetConfig;
 use paint_nn::backbone::vit::{Vit, VitConfig};
 use paint_nn::backbone::{BuildOptions, Weights};
 use paint_rng::Seed;
@@ -256,6 +257,23 @@ fn recorded_draws_take_the_place_of_the_seed() {
     paint.adapt(&images(1, 6)).unwrap();
     let drawn = Seeded(Seed(9)).prompt(0, 32);
     assert_eq!(paint.memory().prompt(0).unwrap().to_vec().unwrap(), drawn);
+}
+
+#[test]
+fn prompts_need_a_vision_transformer_and_a_residual_network_adapts_without_them() {
+    let sizes = CifarResnetConfig { width: 4, ..CifarResnetConfig::batch_norm(1) };
+    let options = BuildOptions::new(&Device::cpu());
+    let cnn = sizes.build("tiny_resnet", Weights::Random(Seed(1)), &options).unwrap();
+    let build = |settings: &Table| ENTRY.build(&BuildArgs::new(&cnn, Seed(5)), settings);
+    assert_eq!(
+        build(&Table::new()).err().unwrap().to_string(),
+        "settings of paint: prompts are tokens of a vision transformer, and tiny_resnet is none; \
+         prompt_length = 0 adapts it without them"
+    );
+    let pixels = (0..4 * 3 * 32 * 32).map(|i| (i % 7) as f32 / 7.0).collect();
+    let images = Tensor::from_vec(pixels, [4, 3, 32, 32], &Device::cpu()).unwrap();
+    let step = build(&toml! { prompt_length = 0 }).unwrap().step(&images).unwrap();
+    assert_eq!(step.logits.shape(), [4, 10]);
 }
 
 #[test]
