@@ -1,4 +1,4 @@
-//! How much each parameter matters to the source: the diagonal Fisher information, as EATA estimates it.
+//! How much each parameter matters to the source: the diagonal Fisher information, as EATA estimates it (its Eq. 9).
 //!
 //! `F_j = (1/N) Σ_n (∂L_n/∂θ_j)²` over `N` batches of source images, where `L_n` is the mean cross-entropy of batch `n`
 //! with the model's own predictions as labels; the square of a batch's mean gradient is what the authors' code takes.

@@ -5,14 +5,15 @@
 //! Fisher information. The prediction that counts is the one before the step.
 //!
 //! Symbols: `z` logits, `p = softmax(z)`, `E_i` entropy, `E₀` its margin, `m` the moving average of predictions, `d` the
-//! margin of likeness, `α` the weight and `F_j` the Fisher information of parameter `θ_j`. For each batch:
+//! margin of likeness, `α` the weight and `F_j` the Fisher information of parameter `θ_j` (Eq. 9 of the paper; numbers as
+//! the authors' code cites them). For each batch:
 //!
 //! 1. `z = f(x)`, `E_i = H(z_i)`.
-//! 2. Reliable samples: `E_i < E₀`.
-//! 3. Of them those with `|cos(m, p_i)| < d`; all of them while there is no `m`.
-//! 4. `m ← 0.9 m + 0.1 mean(p)` over those kept; the first time their mean itself.
+//! 2. Reliable samples: `E_i < E₀` (Eq. 3).
+//! 3. Of them those with `|cos(m, p_i)| < d` (Eq. 5); all of them while there is no `m`.
+//! 4. `m ← 0.9 m + 0.1 mean(p)` (Eq. 4) over those kept; the first time their mean itself.
 //! 5. `L = (1/n) Σ exp(E₀ − E_i) E_i` over those kept, the weights without gradients.
-//! 6. EATA: `L ← L + α Σ F_j (θ_j − θ_j^src)²`.
+//! 6. EATA: `L ← L + α Σ F_j (θ_j − θ_j^src)²` (Eq. 8).
 //! 7. One step on the norms, if any sample was kept.
 //!
 //! # Fidelity

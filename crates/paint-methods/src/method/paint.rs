@@ -26,7 +26,8 @@
 //! The paper and the authors' code differ; `preset = "paper"` follows the first where it speaks, `preset = "reference"`
 //! the second with its ImageNet-C constants (`reference_cifar10_c` and `reference_imagenet_r` hold the others). The
 //! default, `paper_adam`, is `paper` with D1 and D2 as measured on held-out corruptions. Each key can be set apart.
-//! Paper | code:
+//! The differences are numbered; D20, D21 and D23 (the gradual order of severities, the order of ImageNet-R's images, the
+//! constants of earlier releases) are not the method's, and have no key. Paper | code:
 //!
 //! - D1 `optimizer`: not named, we take `sgd` | Adam made anew each batch, `adam_per_batch`.
 //! - D2 `lr_prompts`, `lr_blocks`: 0.05 for both | 0.075 and 2.5e-6 (CIFAR 0.05 and 1e-5, R 0.05 and 1.5e-5).

@@ -5,10 +5,10 @@
 //! The prediction that counts is the first one.
 //!
 //! Symbols: `E_i` entropy, `E₀` its margin, `ρ` the length of the climb, `e_m` the moving average of the loss, `e₀` where
-//! it counts as collapsed. For each batch:
+//! it counts as collapsed. Equation numbers are the paper's, as the authors' code cites them. For each batch:
 //!
-//! 1. `z = f(x)`; `R = {i : E_i < E₀}`; `L₁ = mean over R of E_i`; gradients.
-//! 2. Climb: `θ + ρ g / ‖g‖`.
+//! 1. `z = f(x)`; `R = {i : E_i < E₀}` (Eq. 2); `L₁ = mean over R of E_i`; gradients.
+//! 2. Climb: `θ + ρ g / ‖g‖` (Eq. 4).
 //! 3. There: `L₂ = mean of E_i over those of R that are still below E₀`; `e_m ← 0.9 e_m + 0.1 L₂`; gradients.
 //! 4. A step from `θ` with these.
 //! 5. If `e_m < e₀`, back to the source, optimizer included.

@@ -65,19 +65,19 @@ impl Paint {
     }
 
     fn tune(&mut self, images: &Tensor) -> Result<Adaptation> {
-        // 1. Queries.
+        // 1. Queries, `q_i` of Eq. 2.
         let (embedding, queries) = self.queries(images)?;
         let b = queries.len();
-        // 2. Prompt allocation.
+        // 2. Prompt allocation (Eq. 2-5).
         let mut selections = Vec::new();
         let prompt = self.allocate(&queries, b, &mut selections)?;
         let trained = self.trained();
         self.model.params_mut().track(&trained);
         self.memory.prompts_mut().track(&Trainable::Prompt);
-        // 3 and 4. Prediction, pseudo labels, L_mi.
+        // 3 and 4. Prediction (Eq. 1), L_mi (Eq. 6), pseudo labels (Eq. 7).
         let (before, mut losses, mut gradients) = self.mutual_information(&embedding, prompt)?;
         let pseudo = PseudoLabels::read(&before, &self.config)?;
-        // 5. L_ic.
+        // 5. Mixing (Eq. 8), L_ic (Eq. 9), and the gradients of both losses together (Eq. 10).
         if self.config.redundant_forward {
             self.revisit(&queries, b, prompt, &mut selections)?;
         }
@@ -92,15 +92,15 @@ impl Paint {
                 gradients.accumulate(self.consistency(&mix, z, b, &mut losses)?)?;
             }
         }
-        // 6. One step.
+        // 6. One step down L_mi + β L_ic (Eq. 10).
         self.update(&gradients)?;
-        // 7. The key.
+        // 7. The key (Eq. 11).
         if let ([selection], Retrieval::OncePerBatch, false) =
             (selections.as_slice(), self.config.retrieval, self.config.oracle)
         {
             self.memory.update_key(selection, &queries)?;
         }
-        // 8. The prediction that counts.
+        // 8. The prediction that counts (Eq. 1).
         let prompt = match self.config.retrieval {
             Retrieval::OncePerBatch => prompt,
             Retrieval::EveryForward => self.allocate(&queries, b, &mut selections)?,
@@ -113,7 +113,7 @@ impl Paint {
         Ok(Adaptation { logits, before, selections, pseudo_labels, confident, mixed, losses })
     }
 
-    /// Retrieval with allocation. Returns the prompt's number, none where prompts are off.
+    /// Retrieval with allocation (Eq. 2-5). Returns the prompt's number, none where prompts are off.
     fn allocate(
         &mut self,
         queries: &Queries,
@@ -169,7 +169,8 @@ impl Paint {
         Ok(())
     }
 
-    /// The gradients of `β L_ic` for the logits `[|S|, C]` of the mixed samples of a batch of `b`.
+    /// The gradients of `β L_ic`, from the logits `[|S|, C]` of the mixed samples of a batch of `b`: Eq. 9, and its term
+    /// of Eq. 10.
     fn consistency(
         &self,
         mix: &Mix,

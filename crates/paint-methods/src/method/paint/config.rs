@@ -12,7 +12,8 @@ use super::choice::{
 use crate::Result;
 use crate::preset::{is_share, not_negative, read};
 
-/// The settings. Rates, weights and thresholds are `f64` so that they print as they were written.
+/// The settings. Rates, weights and thresholds are `f64` so that they print as they were written. `D` with a number is
+/// the difference of that number between paper and code, under [*Fidelity*](super#fidelity).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -26,11 +27,11 @@ pub struct Config {
     pub prompt_position: PromptPosition,
     /// What the classifier reads (D14).
     pub pooling: Pooling,
-    /// `η`, the reliability below which a prompt is allocated. Depends on the model (D11).
+    /// `η`, the reliability below which a prompt is allocated (Eq. 5). Depends on the model (D11).
     pub eta: f64,
     /// Whether `r_s = η` allocates (D11).
     pub eta_bound: Bound,
-    /// What the sum of Eq. 4 is divided by (D13); counts with `retrieval = "every_forward"` only.
+    /// What the sum of Eq. 4, `r_s`, is divided by (D13); counts with `retrieval = "every_forward"` only.
     pub reliability: Denominator,
     /// When the memory is asked (D12).
     pub retrieval: Retrieval,
@@ -45,17 +46,17 @@ pub struct Config {
     pub oracle: bool,
     /// The form of the losses (D4).
     pub loss: LossForm,
-    /// Weight of the mean entropy (D5).
+    /// Weight of the mean entropy, the first term of Eq. 6 (D5).
     pub entropy_weight: f64,
-    /// Weight of the entropy of the mean; 0 leaves entropy minimisation, the first row of the ablation table.
+    /// Weight of the entropy of the mean, the second term of Eq. 6 (D5); 0 leaves entropy minimisation, the first row of the ablation table.
     pub diversity_weight: f64,
-    /// `β`, weight of the interpolation consistency; 0 mixes nothing (D5).
+    /// `β`, weight of the interpolation consistency in Eq. 10; 0 mixes nothing (D5).
     pub beta: f64,
-    /// What `L_ic` is divided by (D10).
+    /// What `L_ic` (Eq. 9) is divided by (D10).
     pub consistency_denominator: Denominator,
-    /// `α` of `λ ~ Beta(α, α)` (D6).
+    /// `α` of `λ ~ Beta(α, α)` in Eq. 8 (D6).
     pub alpha: f64,
-    /// `φ`, the confidence from which a sample gets a pseudo label (D7).
+    /// `φ`, the confidence from which a sample gets a pseudo label (Eq. 7, D7).
     pub phi: f64,
     /// Whether a confidence of exactly `φ` is enough (D7).
     pub phi_bound: Bound,

@@ -39,7 +39,7 @@ impl PseudoLabels {
     }
 }
 
-/// How the confident samples are paired: the `i`-th with the one at `order[i]`.
+/// How the confident samples are paired (Eq. 8): the `i`-th with the one at `order[i]`.
 pub(super) struct Mix {
     order: Vec<usize>,
     lambda: f32,

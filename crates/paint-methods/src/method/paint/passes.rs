@@ -64,7 +64,7 @@ impl Paint {
         Ok((given[0].clone(), Queries::new(&given[1])?))
     }
 
-    /// `[n, C]` logits of a model with a prompt, or with none.
+    /// Eq. 1 up to the softmax: the logits `[n, C]` of `H(F([P; E]))` for an embedding `E` and a prompt `P`, or none.
     pub(super) fn logits(
         &self,
         model: &dyn Backbone,
@@ -121,7 +121,8 @@ impl Paint {
         Ok(given[0].clone())
     }
 
-    /// The prediction before the update, `[B, C]`, its `L_mi` and the gradients of that (steps 3 and 4).
+    /// The prediction before the update, `[B, C]`, its `L_mi` and the gradients of that (steps 3 and 4). `L_mi` is Eq. 6
+    /// term by term, because each has a weight: with both 1 it is [`loss::mutual_information`].
     pub(super) fn mutual_information(
         &self,
         embedding: &Tensor,
