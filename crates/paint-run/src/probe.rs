@@ -137,7 +137,7 @@ impl Probe {
         let mut right = 0;
         for batch in Uploads::new(loader, &self.device) {
             let batch = batch?;
-            let logits = method.predict(&batch.images)?;
+            let logits = method.probe(&batch.images)?;
             let classes = logits.shape().last().copied().unwrap_or(1);
             let rows = logits.to_vec()?;
             let scores = rows

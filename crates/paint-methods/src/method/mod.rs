@@ -55,6 +55,11 @@ pub trait Method: Send {
     fn step(&mut self, images: &Tensor) -> Result<Step>;
     /// `[B, C]` logits with the present state, which does not change.
     fn predict(&self, images: &Tensor) -> Result<Tensor>;
+    /// The same for images that may come from a domain not met before, by which forgetting is measured: what the method
+    /// would make for such a domain is made for this once.
+    fn probe(&self, images: &Tensor) -> Result<Tensor> {
+        self.predict(images)
+    }
     /// Back to the source model, bit for bit.
     fn reset(&mut self) -> Result<()>;
     /// Everything that adaptation changed. Enough to continue with the same bits in a method built in the same way.

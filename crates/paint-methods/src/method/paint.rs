@@ -63,6 +63,7 @@ mod choice;
 mod config;
 mod mixing;
 mod passes;
+mod retrieval;
 
 pub use adapt::{Adaptation, Losses};
 pub use choice::{
@@ -160,6 +161,15 @@ impl Paint {
         Trainable::Any(vec![self.config.slow(), self.config.fast()])
     }
 
+    /// The embedding `[B, N, D]` of images and their `q_i`, of the source model as it is.
+    fn seen(&self, images: &Tensor) -> Result<(Tensor, Queries)> {
+        images::check(images, self.source.spec())?;
+        let embedding = self.source.embed(images)?;
+        let features = self.source.forward_embedded(&embedding, &Request::default())?;
+        let queries = Queries::new(&features.pooled)?;
+        Ok((embedding, queries))
+    }
+
     /// The prompt for a batch among those held.
     fn find(&self, queries: &Queries) -> Result<Option<u64>> {
         if self.config.prompt_length == 0 {
@@ -194,11 +204,17 @@ impl Method for Paint {
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        images::check(images, self.source.spec())?;
-        let embedding = self.source.embed(images)?;
-        let features = self.source.forward_embedded(&embedding, &Request::default())?;
-        let prompt = self.find(&Queries::new(&features.pooled)?)?;
+        let (embedding, queries) = self.seen(images)?;
+        let prompt = self.find(&queries)?;
         self.logits(self.model.as_ref(), &embedding, self.prompt(prompt)?)
+    }
+
+    fn probe(&self, images: &Tensor) -> Result<Tensor> {
+        let (embedding, queries) = self.seen(images)?;
+        let (retriever, mut memory) = self.trial_retriever();
+        let selection = retriever.select(&mut memory, &queries, queries.len())?;
+        let prompt = selection.map(|selection| memory.prompt(selection.id)).transpose()?;
+        self.logits(self.model.as_ref(), &embedding, prompt)
     }
 
     fn reset(&mut self) -> Result<()> {

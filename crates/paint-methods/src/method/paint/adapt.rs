@@ -10,7 +10,7 @@ use super::Paint;
 use super::choice::{Denominator, LossForm, OptimizerKind, Retrieval};
 use super::mixing::{Mix, PseudoLabels};
 use crate::learner::finite;
-use crate::{Error, Result, images};
+use crate::{Result, images};
 
 /// Adam's `ε`, PyTorch's default.
 const ADAM_EPS: f32 = 1e-8;
@@ -120,20 +120,8 @@ impl Paint {
         images: usize,
         selections: &mut Vec<Selection>,
     ) -> Result<Option<u64>> {
-        if self.config.prompt_length == 0 {
-            return Ok(None);
-        }
-        let std = self.config.prompt_std as f32;
-        let fresh = |id: u64, count| {
-            self.draws.prompt(id, count).into_iter().map(|z| std * z).collect::<Vec<f32>>()
-        };
-        let selection = if self.config.oracle {
-            let domain = self.domain.ok_or(Error::NoDomain)?;
-            self.memory.select_oracle(domain, queries, &mut |count| fresh(domain as u64, count))?
-        } else {
-            let id = self.memory.allocated();
-            self.memory.select(queries, images, &mut |count| fresh(id, count))?
-        };
+        let (retriever, memory) = self.retriever();
+        let Some(selection) = retriever.select(memory, queries, images)? else { return Ok(None) };
         let id = selection.id;
         self.chosen(selection, queries, selections)?;
         Ok(Some(id))
