@@ -1,6 +1,7 @@
 //! Convolutional networks and their operations against PyTorch (`fixtures/make_cnn.py`).
 //!
-//! Images are not square, so that a transposed axis shows. `gap` is `max|a − b| / max|b|` over a tensor.
+//! Images are not square, so that a transposed axis shows. `gap` is `max|a − b| / max|b|` over a tensor. What was
+//! measured is the largest gap of the AMX, AVX-512 and portable kernels; tolerances are about five times that.
 
 #![expect(clippy::unwrap_used, reason = "a golden file that cannot be read is a failed test")]
 
@@ -36,7 +37,7 @@ fn gap(got: &Tensor, expected: &Array) -> f32 {
     assert_eq!(got.shape(), expected.shape);
     let got = got.to_vec().unwrap();
     let largest = |values: &mut dyn Iterator<Item = f32>| values.map(f32::abs).fold(0.0, f32::max);
-    assert!(got.iter().all(|value| value.is_finite()));
+    assert!(got.iter().chain(&expected.data).all(|value| value.is_finite()));
     let difference = largest(&mut got.iter().zip(&expected.data).map(|(a, b)| a - b));
     difference / largest(&mut expected.data.iter().copied()).max(1e-30)
 }
@@ -104,8 +105,8 @@ fn logits_and_features_are_those_of_pytorch_in_every_mode() {
             for (key, got) in [("logits", &found.logits), ("pooled", &found.pooled)] {
                 let relative = gap(got, arrays.get(&format!("{mode}.{key}")).unwrap());
                 eprintln!("{case} {mode} {key}: {relative:.1e}");
-                // 5e-5: PyTorch's own float32-to-float64 gap is up to 3e-6.
-                assert!(relative < 5e-5, "{case} {mode} {key}: {relative}");
+                // 2e-5: measured 4e-6; PyTorch's own float32-to-float64 gap is up to 3e-6.
+                assert!(relative < 2e-5, "{case} {mode} {key}: {relative}");
             }
         }
     }
@@ -134,7 +135,8 @@ fn every_gradient_is_that_of_pytorch() {
                 let name = param.name();
                 let got = gradients.get(param.tensor()).unwrap();
                 let relative = gap(got, arrays.get(&format!("{mode}.grad.{name}")).unwrap());
-                assert!(relative < 1e-3, "{case} {mode} {name}: {relative}");
+                // 2e-4: measured 4e-5, where batch norms of few values stand one behind the other; 3e-6 elsewhere.
+                assert!(relative < 2e-4, "{case} {mode} {name}: {relative}");
                 worst = worst.max(relative);
                 compared += 1;
             }
@@ -151,13 +153,14 @@ fn operation(name: &str, inputs: usize, run: impl Fn(&[Tensor]) -> paint_tensor:
         (0..inputs).map(|i| tensor(&arrays, &format!("{name}.in{i}")).variable()).collect();
     let out = run(&variables).unwrap();
     let relative = gap(&out, arrays.get(&format!("{name}.out")).unwrap());
-    assert!(relative < 1e-5, "{name}: {relative}");
+    // 3e-6 here and below: measured 4e-7.
+    assert!(relative < 3e-6, "{name}: {relative}");
     let weighted = out.mul(&tensor(&arrays, &format!("{name}.weights"))).unwrap();
     let gradients = weighted.sum_all().unwrap().backward().unwrap();
     for (i, variable) in variables.iter().enumerate() {
         let got = gradients.get(variable).unwrap();
         let relative = gap(got, arrays.get(&format!("{name}.grad{i}")).unwrap());
-        assert!(relative < 1e-5, "{name} gradient {i}: {relative}");
+        assert!(relative < 3e-6, "{name} gradient {i}: {relative}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! The ViT, its gradients and the optimizers against timm and PyTorch (`fixtures/make_vit.py`).
 //!
 //! Images are 16x24, so that a transposed axis shows. `gap` is `max|a − b| / max|b|` over a tensor, as in the fixtures'
-//! own float32-to-float64 comparison (below 3e-6 for every kind of key).
+//! own float32-to-float64 comparison (below 3e-6 for every kind of key). What was measured is the largest gap of the AMX,
+//! AVX-512 and portable kernels; tolerances are about five times that.
 
 #![expect(clippy::unwrap_used, reason = "a golden file that cannot be read is a failed test")]
 
@@ -113,7 +114,7 @@ fn gap(got: &[f32], expected: &[f32]) -> f32 {
     assert_eq!(got.len(), expected.len());
     let largest = |values: &mut dyn Iterator<Item = f32>| values.map(f32::abs).fold(0.0, f32::max);
     let difference = largest(&mut got.iter().zip(expected).map(|(a, b)| a - b));
-    assert!(got.iter().all(|value| value.is_finite()));
+    assert!(got.iter().chain(expected).all(|value| value.is_finite()));
     difference / largest(&mut expected.iter().copied()).max(1e-30)
 }
 
@@ -133,10 +134,10 @@ fn logits_and_features_are_those_of_timm() {
         let features =
             golden.vit.forward(&tensor(golden.array("images")), &golden.request()).unwrap();
         for (key, got) in [("logits", &features.logits), ("pooled", &features.pooled)] {
-            let (got, expected) = (got.to_vec().unwrap(), &golden.array(key).data);
-            let worst = got.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            eprintln!("{case} {key}: largest difference {worst:.1e}");
-            assert!(worst < 1e-4, "{case} {key}: {worst}");
+            let relative = gap(&got.to_vec().unwrap(), &golden.array(key).data);
+            eprintln!("{case} {key}: largest relative difference {relative:.1e}");
+            // 4e-6: measured 7e-7.
+            assert!(relative < 4e-6, "{case} {key}: {relative}");
         }
     }
 }
@@ -157,7 +158,8 @@ fn every_gradient_is_that_of_pytorch() {
             let (expected, expected_key) =
                 without_key_bias(name, &golden.array(&format!("grad.{name}")).data);
             let relative = gap(&got, &expected);
-            assert!(relative < 1e-3, "{case} {name}: {relative}");
+            // 8e-6: measured 1.7e-6.
+            assert!(relative < 8e-6, "{case} {name}: {relative}");
             // 1e-6: both sides are rounding, measured below 2e-8.
             assert!(
                 got_key.iter().zip(expected_key).all(|(a, b)| (a - b).abs() < 1e-6),
@@ -184,10 +186,12 @@ fn attention_maps_and_their_gradients_are_those_of_pytorch() {
     assert_eq!(features.attention.len(), 3);
     for (i, attention) in features.attention.iter().enumerate() {
         let map = &golden.array(&format!("attn.{i}")).data;
-        assert!(gap(&attention.map.to_vec().unwrap(), map) < 1e-4);
+        let relative = gap(&attention.map.to_vec().unwrap(), map);
+        // 3e-6 for both: measured 5e-7 and 6e-7.
+        assert!(relative < 3e-6, "block {i}: {relative}");
         let got = attention.gradient(&gradients).unwrap().unwrap().to_vec().unwrap();
         let relative = gap(&got, &golden.array(&format!("attn_grad.{i}")).data);
-        assert!(relative < 1e-3, "block {i}: {relative}");
+        assert!(relative < 3e-6, "gradient of block {i}: {relative}");
     }
 }
 
@@ -201,8 +205,8 @@ fn the_short_last_block_gives_what_the_whole_one_gives() {
             .forward(&images, &Request { attention: Attention::Keep, ..golden.request() })
             .unwrap();
         let relative = gap(&short.logits.to_vec().unwrap(), &whole.logits.to_vec().unwrap());
-        // 1e-5: other order of the same sums.
-        assert!(relative < 1e-5, "{case}: {relative}");
+        // 2e-6: perhaps another order of the same sums; measured 0.
+        assert!(relative < 2e-6, "{case}: {relative}");
         assert!(short.attention.is_empty());
     }
 }
@@ -220,7 +224,8 @@ fn ten_steps(kind: &str, mut step: impl FnMut(&mut Golden)) {
         let (expected, _) =
             without_key_bias(&name, &golden.array(&format!("{kind}10.{name}")).data);
         let relative = gap(&got, &expected);
-        assert!(relative < 1e-3, "{kind} {name}: {relative}");
+        // 5e-6: measured 9e-7.
+        assert!(relative < 5e-6, "{kind} {name}: {relative}");
         let (before, _) = match name.as_str() {
             "prompt" => without_key_bias(&name, &golden.array("prompt").data),
             _ => without_key_bias(&name, &golden.array(&format!("param.{name}")).data),
