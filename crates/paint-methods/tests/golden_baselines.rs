@@ -17,6 +17,9 @@ use paint_nn::backbone::residual::ResidualNet;
 use paint_rng::Seed;
 use tiny_vit::{close, model, movement, options, weights};
 
+/// A note of SAR that its method has no use for: samples that became sure uphill, which the loss there must not take.
+const UNREPORTED: &str = "entered";
+
 /// The draws of a recorded run, and those it shares with others.
 struct Replay {
     own: Fixture,
@@ -114,10 +117,13 @@ fn replay(name: &str, network: &dyn Backbone, source: &Fixture) {
         // 1e-4 of the largest logit: float32 and float64 in PyTorch differ by 4e-6 of it.
         close(&format!("{name} step {t}"), &step.logits.to_vec().unwrap(), &expected, 1e-4);
         let notes = run.config["notes"][t].as_object().unwrap();
-        for (key, value) in step.scalars {
-            if let Some(note) = notes.get(key) {
-                assert_eq!(note.as_f64(), Some(value), "{name} step {t} {key}");
-            }
+        for (key, note) in notes.iter().filter(|(key, _)| *key != UNREPORTED) {
+            let Some((_, value)) = step.scalars.iter().find(|(name, _)| name == key) else {
+                panic!("{name} step {t}: no {key} among {:?}", step.scalars)
+            };
+            // 6e-4: counts are exact, an average has three digits in the file.
+            let gap = (value - note.as_f64().unwrap()).abs();
+            assert!(gap < 6e-4, "{name} step {t} {key}: {value} and {note}");
         }
         let (found, expected) =
             (moved(method.as_ref(), source), run.values(&format!("step{t}.moved"))[0]);

@@ -167,6 +167,13 @@ impl Adapt for Sar {
             let next = |e: f32| SMOOTHING * e + (1.0 - SMOOTHING) * second;
             self.average = Some(self.average.map_or(second, next));
         }
+        let mut scalars = vec![
+            ("loss", f64::from(first)),
+            ("loss_uphill", f64::from(second)),
+            ("reliable", reliable.len() as f64),
+            ("left", (reliable.len() - still.len()) as f64),
+        ];
+        scalars.extend(self.average.map(|e| ("average", f64::from(e))));
         // 5. The way back.
         let collapsed = self.average.is_some_and(|e| f64::from(e) < self.config.reset_below);
         if collapsed {
@@ -175,12 +182,7 @@ impl Adapt for Sar {
                 self.average = None;
             }
         }
-        let scalars = vec![
-            ("loss", f64::from(first)),
-            ("loss_uphill", f64::from(second)),
-            ("reliable", reliable.len() as f64),
-            ("reset", f64::from(u8::from(collapsed))),
-        ];
+        scalars.push(("reset", f64::from(u8::from(collapsed))));
         Ok(Step { logits: z, scalars, prompt: None })
     }
 
