@@ -218,22 +218,17 @@ mod tests {
     fn the_number_of_threads_does_not_change_a_bit() {
         let (m, n, k) = (400, 96, 300);
         let (a, b) = (values(m * k, 1), values(n * k, 2));
-        let run = |threads| {
+        let run = |kernel, threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let mut c = vec![0.0; m * n];
             let operands = (Operand::new(&a, k, 1), Operand::new(&b, 1, k));
             pool.install(|| {
-                parallel(
-                    Kernel::detect(),
-                    Size { m, n, k },
-                    operands,
-                    Finish::None,
-                    &mut c,
-                    &mut [],
-                );
+                parallel(kernel, Size { m, n, k }, operands, Finish::None, &mut c, &mut []);
             });
             c
         };
-        assert_eq!(run(1), run(3));
+        for kernel in Kernel::all() {
+            assert_eq!(run(kernel, 1), run(kernel, 3), "{kernel:?}");
+        }
     }
 }

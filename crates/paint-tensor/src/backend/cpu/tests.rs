@@ -35,11 +35,11 @@ fn softmax_agrees_with_its_twin() {
 }
 
 #[test]
-fn attention_agrees_with_its_twin_on_both_kernels() {
+fn attention_agrees_with_its_twin_on_every_kernel() {
     let (images, m, n, heads, head_dim) = (3, 5, 19, 2, 24);
     let d = heads * head_dim;
     let (q, kv) = (values(images * m * d, 0.0), values(images * n * 2 * d, 1.0));
-    for kernel in [Kernel::Portable, Kernel::detect()] {
+    for kernel in Kernel::all() {
         let problem = attention::Problem {
             kernel,
             heads,
