@@ -68,11 +68,15 @@ fn differences(
     (mean, all[(all.len() - 1) * 99 / 100], all.iter().filter(|&&d| d > 0).count())
 }
 
-/// The bar is 1 level on average. Measured: at most 0.05, all defocus, from values that rounding error moves across a
-/// truncation; the other seven are equal.
+/// Seven are equal. The bar for defocus is 1 level on average; measured: at most 0.05, from values that rounding error
+/// moves across a truncation.
 #[track_caller]
-fn assert_alike(what: &str, (mean, p99, _): (f64, u8, usize)) {
-    assert!(mean <= 0.1 && p99 <= 1, "{what}: mean difference {mean}, 99th percentile {p99}");
+fn assert_alike(name: &str, what: &str, (mean, p99, differing): (f64, u8, usize)) {
+    if name == "defocus_blur" {
+        assert!(mean <= 0.1 && p99 <= 1, "{what}: mean difference {mean}, 99th percentile {p99}");
+    } else {
+        assert_eq!(differing, 0, "{what}: values that differ, by {mean} on average");
+    }
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn deterministic_corruptions_of_cifar_images_equal_the_libraries() {
                 let found = corrupted(by_name(name).unwrap(), clean, severity, Table::Cifar, 0);
                 let differences =
                     differences(found.pixels().iter().copied(), expected.pixels().iter().copied());
-                assert_alike(&format!("{name} {severity}"), differences);
+                assert_alike(name, &format!("{name} {severity}"), differences);
             }
         }
     }
@@ -108,7 +112,8 @@ fn deterministic_corruptions_of_large_and_odd_images_equal_the_libraries() {
                     corrupted(by_name(name).unwrap(), &image, severity, table, 0).into_pixels();
                 let sampled = (0..samples).map(|i| found[i * found.len() / samples]);
                 let what = format!("{name} {severity} at {}x{}", image.width(), image.height());
-                assert_alike(&what, differences(sampled, rows.next().unwrap().iter().copied()));
+                let expected = rows.next().unwrap().iter().copied();
+                assert_alike(name, &what, differences(sampled, expected));
             }
         }
     }
