@@ -62,6 +62,26 @@ fn saved(paint: &Paint) -> Vec<(String, Vec<u32>)> {
     paint.save().unwrap().tensors.iter().map(|(name, t)| (name.clone(), bits(t))).collect()
 }
 
+#[test]
+fn a_domain_not_met_before_is_probed_with_a_prompt_of_its_own_that_is_not_kept() {
+    let strange = images(7, 6);
+    for (eta, met) in [(1.0, false), (-1.0, true)] {
+        let mut paint = paint(&toml! { preset = "paper_adam" eta = eta lr_prompts = 0.5 });
+        paint.step(&images(1, 6)).unwrap();
+        let before = saved(&paint);
+        let [probed, predicted] = [paint.probe(&strange), paint.predict(&strange)]
+            .map(|logits| logits.unwrap().to_vec().unwrap());
+        assert_eq!(probed == predicted, met);
+        assert!(saved(&paint) == before && paint.memory().len() == 1);
+        // What a step without a rate would predict.
+        let mut still = self::paint(
+            &toml! { preset = "paper_adam" eta = eta lr_prompts = 0.0 lr_blocks = 0.0 },
+        );
+        still.load(&paint.save().unwrap()).unwrap();
+        assert_eq!(still.step(&strange).unwrap().logits.to_vec().unwrap(), probed);
+    }
+}
+
 /// On the device that `PAINT_TEST_DEVICE` names: a GPU records these passes, the processor does them every time.
 #[test]
 fn passes_that_were_recorded_change_no_bit() {
