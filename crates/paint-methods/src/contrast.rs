@@ -58,7 +58,8 @@ pub(crate) struct Contrast {
 }
 
 impl Contrast {
-    /// Prototypes of the learner's source, and a projector for its features, drawn as PyTorch begins a linear layer: uniform in `±1/√inputs`.
+    /// Prototypes of the learner's source, and a projector for its features, drawn as PyTorch begins a linear layer: uniform
+    /// in `±1/√inputs`.
     pub(crate) fn new(
         learner: &Learner,
         source: &Labelled,

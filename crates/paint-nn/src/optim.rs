@@ -1,7 +1,8 @@
 //! Optimizers over [`Params`]: parameter groups, a rule, and what the rule remembers of each parameter.
 //!
-//! An update makes new tensors, all parameters of one age in one go. Step counts are kept by parameter, as PyTorch does, so that one optimizer can serve a
-//! model and a prompt memory one after the other, and a prompt that was not used does not age.
+//! An update makes new tensors; parameters with the same step count are updated in one launch. Step counts are kept by
+//! parameter, as PyTorch does, so that one optimizer can serve a model and a prompt memory one after the other, and a
+//! prompt that was not used does not age.
 
 mod sam;
 mod update;

@@ -69,8 +69,8 @@ pub(crate) fn write(
     Ok(checkpoint::write_safetensors(path, arrays, dtype, metadata)?)
 }
 
-/// Puts `trainer` where the training of `path` stood, whose epochs have so many `steps`, and returns its history. A file of another training is refused with
-/// the first key that differs.
+/// Puts `trainer` where the training of `path` stood, whose epochs have so many `steps`, and returns its history. A file
+/// of another training is refused with the first key that differs.
 pub(crate) fn resume(
     path: &Path,
     trainer: &mut Trainer,

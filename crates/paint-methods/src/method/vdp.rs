@@ -6,8 +6,8 @@
 //! prediction that counts is made with the updated prompts.
 //!
 //! Symbols: `f` the frozen network, `δ_s` the domain's prompt, `δ_a` the kept one, both `[3, H, W]`, `δ'` their moving
-//! averages, `m` their momentum, `φ` the confidence asked for, `g` the gradient of the pseudo-label loss at `δ_a`, `Ω` what the pixels matter,
-//! `δ*` the kept prompt at the end of the last domain, `λ` the weight of homeostasis. For each batch:
+//! averages, `m` their momentum, `φ` the confidence asked for, `g` the gradient of the pseudo-label loss at `δ_a`, `Ω` what
+//! the pixels matter, `δ*` the kept prompt at the end of the last domain, `λ` the weight of homeostasis. For each batch:
 //!
 //! 1. Where a new domain begins: `δ_s = δ'_s = 0` with moments forgotten; `Ω ← Ω + mean_t(g²) / mean_j(mean_t(g²))` over the
 //!    steps of the domain that ended; `δ* = δ_a`.
