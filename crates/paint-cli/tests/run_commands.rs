@@ -240,6 +240,13 @@ fn a_folder_without_labels_is_predicted_and_the_state_continues() {
     let other = adapt(&["--state", &text(&state), "--set", "method.eta=0.9"]);
     assert_eq!(other.status.code(), Some(1));
     assert!(stderr(&other).contains("another adaptation"), "{}", stderr(&other));
+
+    fs::write(folder.join("7.png"), "no image").unwrap();
+    let late = temp.path().join("late.safetensors");
+    let broken = adapt(&["--state", &text(&late), "--batch-size", "2"]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert_eq!(String::from_utf8(broken.stdout).unwrap().lines().count(), 7);
+    assert!(late.exists(), "what three batches taught is kept");
 }
 
 #[test]

@@ -103,6 +103,18 @@ fn positions(architecture: &Architecture, [height, width]: [usize; 2]) -> Positi
 }
 
 fn flags(config: &Model) -> Result<PreprocessFlags> {
+    let check = |key: &str, given: &[f32], fits: fn(&f32) -> bool, expected: &str| {
+        if given.iter().all(fits) {
+            return Ok(());
+        }
+        Err(Error::config(format!("model.{key}: expected {expected}, got {given:?}")))
+    };
+    let channels = |x: &Option<[f32; 3]>| x.map_or_else(Vec::new, Vec::from);
+    let scale = "three numbers in [0, 1], as the images are (not 0 to 255)";
+    check("mean", &channels(&config.mean), |x| (0.0..=1.0).contains(x), scale)?;
+    check("std", &channels(&config.std), |x| x.is_finite() && *x > 0.0, "three numbers above 0")?;
+    let crop_pct = config.crop_pct.as_slice();
+    check("crop_pct", crop_pct, |x| *x > 0.0 && *x <= 1.0, "a number in (0, 1]")?;
     let interpolation = config.interpolation.as_deref().map(|name| {
         Interpolation::from_name(name).ok_or_else(|| {
             let known = Interpolation::ALL.map(Interpolation::name).join(", ");
@@ -206,6 +218,27 @@ mod tests {
         let interpolation = Interpolation::Bicubic;
         let (mean, std) = ([0.5; 3], [0.5; 3]);
         checkpoint::Preprocess { mean, std, input_size, crop_pct, crop_mode, interpolation }
+    }
+
+    #[test]
+    fn a_normalisation_that_is_none_is_refused_by_its_key() {
+        let with = |key: &str, value: &str| {
+            let text = format!("weights = 'w'\n{key} = {value}");
+            flags(&toml::from_str(&text).unwrap()).map(|_| ()).map_err(|error| error.to_string())
+        };
+        for (key, value) in [
+            ("mean", "[127.5, 127.5, 127.5]"),
+            ("mean", "[0.5, nan, 0.5]"),
+            ("std", "[-0.5, 0.5, 0.5]"),
+            ("std", "[0.0, 0.5, 0.5]"),
+            ("std", "[inf, 0.5, 0.5]"),
+            ("crop_pct", "-1.0"),
+            ("crop_pct", "nan"),
+        ] {
+            let message = with(key, value).unwrap_err();
+            assert!(message.contains(&format!("model.{key}: expected")), "{message}");
+        }
+        assert_eq!(with("mean", "[0.0, 0.5, 1.0]"), Ok(()));
     }
 
     #[test]

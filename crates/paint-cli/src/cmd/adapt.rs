@@ -105,52 +105,61 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         ReadAhead::default(),
     );
     let mut unsaved = 0;
-    for batch in Uploads::new(loader, device) {
-        let batch = batch?;
-        let logits = fit::step(&mut *method, &batch.images)?.logits;
-        let [_, classes] = logits.dims2("logits")?;
-        let logits = logits.to_vec()?;
-        let file = |at: &SampleRef| {
-            let file = files.get(at.index);
-            file.map_or_else(|| at.index.to_string(), |file| file.display().to_string())
-        };
-        let rows = || logits.chunks_exact(classes).zip(&batch.plan.samples);
-        if let Some((_, at)) = rows().find(|(row, _)| row.iter().any(|logit| !logit.is_finite())) {
-            bail!("the model gave NaN or infinity for {}", file(at));
-        }
-        for (row, at) in rows() {
-            let file = file(at);
-            let score = Score::of(row, None);
-            let class =
-                names.get(score.predicted).cloned().unwrap_or_else(|| score.predicted.to_string());
-            match args.format {
-                Format::Csv => {
-                    writeln!(
-                        stdout,
-                        "{},{},{:.4}",
-                        quoted(&file),
-                        quoted(&class),
-                        score.confidence
-                    )?;
-                }
-                Format::Jsonl => {
-                    let line = serde_json::json!({
-                        "file": file, "class": class, "index": score.predicted, "confidence": score.confidence,
-                    });
-                    writeln!(stdout, "{line}")?;
+    let stream = || -> anyhow::Result<()> {
+        for batch in Uploads::new(loader, device) {
+            let batch = batch?;
+            let logits = fit::step(&mut *method, &batch.images)?.logits;
+            let [_, classes] = logits.dims2("logits")?;
+            let logits = logits.to_vec()?;
+            let file = |at: &SampleRef| {
+                let file = files.get(at.index);
+                file.map_or_else(|| at.index.to_string(), |file| file.display().to_string())
+            };
+            let rows = || logits.chunks_exact(classes).zip(&batch.plan.samples);
+            if let Some((_, at)) =
+                rows().find(|(row, _)| row.iter().any(|logit| !logit.is_finite()))
+            {
+                bail!("the model gave NaN or infinity for {}", file(at));
+            }
+            for (row, at) in rows() {
+                let file = file(at);
+                let score = Score::of(row, None);
+                let class = names
+                    .get(score.predicted)
+                    .cloned()
+                    .unwrap_or_else(|| score.predicted.to_string());
+                match args.format {
+                    Format::Csv => {
+                        writeln!(
+                            stdout,
+                            "{},{},{:.4}",
+                            quoted(&file),
+                            quoted(&class),
+                            score.confidence
+                        )?;
+                    }
+                    Format::Jsonl => {
+                        let line = serde_json::json!({
+                            "file": file, "class": class, "index": score.predicted, "confidence": score.confidence,
+                        });
+                        writeln!(stdout, "{line}")?;
+                    }
                 }
             }
+            stdout.flush()?;
+            unsaved += 1;
+            if unsaved == args.checkpoint_every {
+                save(&*method)?;
+                unsaved = 0;
+            }
         }
-        stdout.flush()?;
-        unsaved += 1;
-        if unsaved == args.checkpoint_every {
-            save(&*method)?;
-            unsaved = 0;
-        }
-    }
-    if unsaved > 0 {
-        save(&*method)?;
-    }
+        Ok(())
+    };
+    let outcome = stream();
+    // What was learnt until an error outlasts it.
+    let saved = if unsaved > 0 { save(&*method) } else { Ok(()) };
+    outcome?;
+    saved?;
     if let Some(path) = &args.state {
         eprintln!("state: {}", path.display());
     }
