@@ -104,6 +104,11 @@ fn protocol(args: &Args) -> anyhow::Result<Protocol> {
         if !images.exists() {
             return Err(Usage(format!("no such folder or file: {}", images.display())).into());
         }
+        let place = |path: &Path| path.canonicalize().ok();
+        if place(&args.out).is_some_and(|out| place(images) == Some(out)) {
+            let out = args.out.display();
+            return Err(Usage(format!("--out {out} is where the images are: name another")).into());
+        }
         protocol.data.name = if images.is_dir() { "folder" } else { "npy" }.into();
         protocol.data.corrupt = None;
         protocol.scenario.severity = None;

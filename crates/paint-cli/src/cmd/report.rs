@@ -40,7 +40,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut folders = Vec::new();
     for folder in &args.results {
-        folders.extend(found(folder)?);
+        let found = found(folder)?;
+        if found.is_empty() {
+            return Err(Usage(format!("no summary.json in {}", folder.display())).into());
+        }
+        folders.extend(found);
     }
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let read = |path: &PathBuf| Ok((name(path), Results::read(path)?));
