@@ -4,6 +4,7 @@
 
 mod cmd;
 mod output;
+mod place;
 mod process;
 mod source;
 

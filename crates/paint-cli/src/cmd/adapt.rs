@@ -1,7 +1,7 @@
 //! `paint adapt`: for people with weights and a folder of unlabelled images.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io::{self, StdoutLock, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -17,6 +17,7 @@ use paint_run::report::quoted;
 use paint_run::upload::Uploads;
 use paint_run::{Config, Draft, Experiment, fit};
 use paint_tensor::Device;
+use serde_json::json;
 
 use crate::source::SourceArgs;
 use crate::{Usage, process};
@@ -91,13 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let Some(path) = &args.state else { return Ok(()) };
         Ok(write_state(path, &method.save()?, &about)?)
     };
-    let files = if args.images.is_dir() { images_below(&args.images)? } else { Vec::new() };
-    let names = read_model_config(&args.weights)?.label_names.unwrap_or_default();
-
-    let mut stdout = io::stdout().lock();
-    if let Format::Csv = args.format {
-        writeln!(stdout, "file,class,confidence")?;
-    }
+    let mut predictions = Predictions::begin(args)?;
     let loader = Loader::new(
         experiment.dataset.clone(),
         experiment.stream.clone(),
@@ -111,42 +106,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             let logits = fit::step(&mut *method, &batch.images)?.logits;
             let [_, classes] = logits.dims2("logits")?;
             let logits = logits.to_vec()?;
-            let file = |at: &SampleRef| {
-                let file = files.get(at.index);
-                file.map_or_else(|| at.index.to_string(), |file| file.display().to_string())
-            };
             let rows = || logits.chunks_exact(classes).zip(&batch.plan.samples);
-            if let Some((_, at)) =
-                rows().find(|(row, _)| row.iter().any(|logit| !logit.is_finite()))
-            {
-                bail!("the model gave NaN or infinity for {}", file(at));
+            let is_broken = |row: &[f32]| row.iter().any(|logit| !logit.is_finite());
+            if let Some((_, at)) = rows().find(|(row, _)| is_broken(row)) {
+                // Nor is what led to it to be kept.
+                unsaved = 0;
+                bail!("the model gave NaN or infinity for {}", predictions.file(*at));
             }
-            for (row, at) in rows() {
-                let file = file(at);
-                let score = Score::of(row, None);
-                let class = names
-                    .get(score.predicted)
-                    .cloned()
-                    .unwrap_or_else(|| score.predicted.to_string());
-                match args.format {
-                    Format::Csv => {
-                        writeln!(
-                            stdout,
-                            "{},{},{:.4}",
-                            quoted(&file),
-                            quoted(&class),
-                            score.confidence
-                        )?;
-                    }
-                    Format::Jsonl => {
-                        let line = serde_json::json!({
-                            "file": file, "class": class, "index": score.predicted, "confidence": score.confidence,
-                        });
-                        writeln!(stdout, "{line}")?;
-                    }
-                }
-            }
-            stdout.flush()?;
+            rows().try_for_each(|(row, at)| predictions.write(*at, row))?;
+            predictions.out.flush()?;
             unsaved += 1;
             if unsaved == args.checkpoint_every {
                 save(&*method)?;
@@ -164,6 +132,52 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         eprintln!("state: {}", path.display());
     }
     Ok(())
+}
+
+/// What was predicted, on its way to stdout.
+struct Predictions {
+    out: StdoutLock<'static>,
+    format: Format,
+    /// The images of a folder.
+    files: Vec<PathBuf>,
+    /// The classes, as far as they have names.
+    names: Vec<String>,
+}
+
+impl Predictions {
+    fn begin(args: &Args) -> anyhow::Result<Self> {
+        let files = if args.images.is_dir() { images_below(&args.images)? } else { Vec::new() };
+        let names = read_model_config(&args.weights)?.label_names.unwrap_or_default();
+        let mut out = io::stdout().lock();
+        if let Format::Csv = args.format {
+            writeln!(out, "file,class,confidence")?;
+        }
+        Ok(Self { out, format: args.format, files, names })
+    }
+
+    /// The file of an image, or its place in an array.
+    fn file(&self, at: SampleRef) -> String {
+        let file = self.files.get(at.index);
+        file.map_or_else(|| at.index.to_string(), |file| file.display().to_string())
+    }
+
+    fn write(&mut self, at: SampleRef, logits: &[f32]) -> io::Result<()> {
+        let (file, score) = (self.file(at), Score::of(logits, None));
+        let (index, confidence) = (score.predicted, score.confidence);
+        let class = self.names.get(index).cloned().unwrap_or_else(|| index.to_string());
+        match self.format {
+            Format::Csv => {
+                let (file, class) = (quoted(&file), quoted(&class));
+                writeln!(self.out, "{file},{class},{confidence:.4}")
+            }
+            Format::Jsonl => {
+                let line = json!({
+                    "file": file, "class": class, "index": index, "confidence": confidence,
+                });
+                writeln!(self.out, "{line}")
+            }
+        }
+    }
 }
 
 fn config(args: &Args) -> anyhow::Result<Config> {

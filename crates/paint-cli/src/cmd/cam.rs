@@ -18,6 +18,7 @@ use paint_tensor::Tensor;
 use serde::Serialize;
 
 use crate::output::Output;
+use crate::place::resolved;
 use crate::{Usage, process};
 
 /// Draw where methods look: gradient-weighted attention, as PNG and on a page
@@ -104,8 +105,7 @@ fn protocol(args: &Args) -> anyhow::Result<Protocol> {
         if !images.exists() {
             return Err(Usage(format!("no such folder or file: {}", images.display())).into());
         }
-        let place = |path: &Path| path.canonicalize().ok();
-        if place(&args.out).is_some_and(|out| place(images) == Some(out)) {
+        if resolved(&args.out)? == resolved(images)? {
             let out = args.out.display();
             return Err(Usage(format!("--out {out} is where the images are: name another")).into());
         }

@@ -25,7 +25,7 @@ use paint_data::{
 use paint_rng::Seed;
 use serde::Serialize;
 
-use crate::{Usage, output::Output};
+use crate::{Usage, output::Output, place::resolved};
 use settings::Settings;
 
 /// Write corrupted copies of images in the layout of CIFAR-10-C or ImageNet-C
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             )
             .into());
         }
-        if args.input.is_dir() && place(out)?.starts_with(place(&args.input)?) {
+        if args.input.is_dir() && resolved(out)?.starts_with(resolved(&args.input)?) {
             let (out, input) = (out.display(), args.input.display());
             let why = format!(
                 "--out: expected a folder outside the input, where its own images are not corrupted again; \
@@ -219,16 +219,6 @@ fn job(args: &Args) -> anyhow::Result<Job> {
         seed: Seed(args.seed),
         written: AtomicUsize::new(0),
     })
-}
-
-/// Where a path leads, whether or not its last parts are there yet.
-fn place(path: &Path) -> std::io::Result<PathBuf> {
-    let path = std::path::absolute(path)?;
-    let known = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
-    Ok(known.map_or_else(
-        || path.clone(),
-        |(part, found)| found.join(path.strip_prefix(part).unwrap_or(Path::new(""))),
-    ))
 }
 
 /// The row of the dataset table that reads the input.
