@@ -96,7 +96,7 @@ impl Learner {
 
     /// Where the network lives.
     pub(crate) fn device(&self) -> Device {
-        device(self.source())
+        self.source.params().device()
     }
 
     /// The network that adapts.
@@ -216,12 +216,6 @@ impl Learner {
         self.step = state.counter("step")?;
         Ok(())
     }
-}
-
-/// Where a network lives.
-pub(crate) fn device(model: &dyn Backbone) -> Device {
-    let first = model.params().iter().next();
-    first.map_or_else(Device::cpu, |param| param.tensor().device().clone())
 }
 
 /// Refuses a number that would poison a model at batch `step`.

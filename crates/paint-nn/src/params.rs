@@ -12,7 +12,7 @@ use std::ops::Index;
 use std::sync::Arc;
 
 use paint_rng::Fnv;
-use paint_tensor::{Gradients, Tensor};
+use paint_tensor::{Device, Gradients, Tensor};
 
 use crate::error::{Error, Result};
 
@@ -86,6 +86,11 @@ impl Params {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Where they live; the processor if there is none.
+    pub fn device(&self) -> Device {
+        self.iter().next().map_or_else(Device::cpu, |param| param.tensor().device().clone())
     }
 
     /// All parameters, in order.

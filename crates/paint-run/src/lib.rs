@@ -1,8 +1,8 @@
 //! Configured runs: streams through methods, metrics, resumable state, reports.
 //!
 //! A [`Config`] says everything; a [`Runner`] feeds batches to a method and is, beside [`probe`], the only place where
-//! labels meet predictions; [`Observer`]s are told what happens; [`checkpoint`] lets a run stop after any batch and continue with the
-//! same bits. [`Experiment`] opens what a configuration names and does all of that.
+//! labels meet predictions; [`Observer`]s are told what happens; [`checkpoint`] lets a run stop after any batch and
+//! continue with the same bits. [`Experiment`] opens what a configuration names and does all of that.
 //!
 //! ```no_run
 //! use paint_run::{Draft, Earlier, Event, Experiment};

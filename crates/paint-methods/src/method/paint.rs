@@ -79,9 +79,10 @@ use paint_nn::prompt::{PromptMemory, Queries};
 use paint_tensor::Tensor;
 
 use self::passes::Routines;
+use self::retrieval::Retriever;
 use super::{BuildArgs, Method, MethodEntry, PromptUse, SourceNeed, State, Step, table};
 use crate::draws::Draws;
-use crate::learner::{device, load_params, save_params};
+use crate::learner::{load_params, save_params};
 use crate::{Error, Result, images};
 
 /// The method's name.
@@ -130,7 +131,8 @@ impl Paint {
         }
         let mut source = args.model.duplicate();
         source.params_mut().freeze();
-        let memory = PromptMemory::new(config.memory(spec.feature_dim), &device(args.model))?;
+        let memory =
+            PromptMemory::new(config.memory(spec.feature_dim), &args.model.params().device())?;
         let (model, classes) = (source.duplicate(), args.classes.map(<[usize]>::to_vec));
         Ok(Self {
             config,
@@ -211,7 +213,8 @@ impl Method for Paint {
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
         let (embedding, queries) = self.seen(images)?;
-        let (retriever, mut memory) = self.trial_retriever();
+        let mut memory = self.memory.clone();
+        let retriever = Retriever::new(&self.config, &*self.draws, self.domain);
         let selection = retriever.select(&mut memory, &queries, queries.len())?;
         let prompt = selection.map(|selection| memory.prompt(selection.id)).transpose()?;
         self.logits(self.model.as_ref(), &embedding, prompt)

@@ -198,6 +198,11 @@ impl Results {
         })
     }
 
+    /// The mean accuracy of the best row.
+    pub(crate) fn best(&self) -> f64 {
+        self.rows.iter().map(|row| row.accuracy.mean).fold(f64::MIN, f64::max)
+    }
+
     /// The domains after which clean images were looked at, in the order of a stream that visits each once.
     pub fn visited(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|column| column.name.as_str()).filter(|name| *name != CLEAN)

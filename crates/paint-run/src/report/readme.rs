@@ -50,10 +50,13 @@ fn cell(results: &Results, label: &str) -> String {
     let Some(row) = results.rows.iter().find(|row| row.label == label) else {
         return String::new();
     };
-    let best = results.rows.iter().map(|row| row.accuracy.mean).fold(f64::MIN, f64::max);
     let accuracy = spread(row.accuracy, "±");
-    let accuracy = if row.accuracy.mean == best { format!("**{accuracy}**") } else { accuracy };
-    last_clean(row).map_or(accuracy.clone(), |clean| format!("{accuracy} ({clean:.1})"))
+    let is_best = row.accuracy.mean == results.best();
+    let accuracy = if is_best { format!("**{accuracy}**") } else { accuracy };
+    match last_clean(row) {
+        Some(clean) => format!("{accuracy} ({clean:.1})"),
+        None => accuracy,
+    }
 }
 
 fn last_clean(row: &Row) -> Option<f64> {
@@ -71,8 +74,7 @@ fn description(folder: &str, results: &Results) -> String {
     let runs =
         if runs > 1 { format!(", mean and deviation of {runs} runs") } else { String::new() };
     let forgetting = results.rows.iter().any(|row| last_clean(row).is_some());
-    let clean =
-        if forgetting { "; in brackets, on clean images at the end" } else { Default::default() };
+    let clean = if forgetting { "; in brackets, on clean images at the end" } else { "" };
     let notice = notice(results).map_or_else(String::new, |notice| format!(" {notice}"));
     format!(
         "{folder}: protocol `{}` [`{}`](results/{folder}/protocol.toml), {each} a visit, {} weights{runs}{clean}.{notice}",

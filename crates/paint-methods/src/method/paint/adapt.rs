@@ -9,6 +9,7 @@ use paint_tensor::{Gradients, Tensor};
 use super::Paint;
 use super::choice::{Denominator, LossForm, OptimizerKind, Retrieval};
 use super::mixing::{Mix, PseudoLabels};
+use super::retrieval::Retriever;
 use crate::learner::finite;
 use crate::{Result, images};
 
@@ -120,8 +121,10 @@ impl Paint {
         images: usize,
         selections: &mut Vec<Selection>,
     ) -> Result<Option<u64>> {
-        let (retriever, memory) = self.retriever();
-        let Some(selection) = retriever.select(memory, queries, images)? else { return Ok(None) };
+        let retriever = Retriever::new(&self.config, &*self.draws, self.domain);
+        let Some(selection) = retriever.select(&mut self.memory, queries, images)? else {
+            return Ok(None);
+        };
         let id = selection.id;
         self.chosen(selection, queries, selections)?;
         Ok(Some(id))

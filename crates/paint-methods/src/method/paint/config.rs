@@ -48,7 +48,8 @@ pub struct Config {
     pub loss: LossForm,
     /// Weight of the mean entropy, the first term of Eq. 6 (D5).
     pub entropy_weight: f64,
-    /// Weight of the entropy of the mean, the second term of Eq. 6 (D5); 0 leaves entropy minimisation, the first row of the ablation table.
+    /// Weight of the entropy of the mean, the second term of Eq. 6 (D5); 0 leaves entropy minimisation, the first row of
+    /// the ablation table.
     pub diversity_weight: f64,
     /// `β`, weight of the interpolation consistency in Eq. 10; 0 mixes nothing (D5).
     pub beta: f64,

@@ -2,7 +2,7 @@
 
 use paint_nn::prompt::{PromptMemory, Queries, Selection};
 
-use super::{Config, Paint};
+use super::Config;
 use crate::draws::Draws;
 use crate::{Error, Result};
 
@@ -13,8 +13,13 @@ pub(super) struct Retriever<'a> {
     domain: Option<usize>,
 }
 
-impl Retriever<'_> {
-    /// The prompt of `memory` for a batch; none where prompts are off. `images` is the number of images in the forward that asks.
+impl<'a> Retriever<'a> {
+    pub(super) fn new(config: &'a Config, draws: &'a dyn Draws, domain: Option<usize>) -> Self {
+        Self { config, draws, domain }
+    }
+
+    /// The prompt of `memory` for a batch; none where prompts are off. `images` is the number of images in the forward that
+    /// asks.
     pub(super) fn select(
         &self,
         memory: &mut PromptMemory,
@@ -35,19 +40,5 @@ impl Retriever<'_> {
             let id = memory.allocated();
             memory.select(queries, images, &mut |count| fresh(id, count))?
         }))
-    }
-}
-
-impl Paint {
-    /// The rule in use, and the memory it works on.
-    pub(super) fn retriever(&mut self) -> (Retriever<'_>, &mut PromptMemory) {
-        let Self { config, draws, domain, memory, .. } = self;
-        (Retriever { config, draws: &**draws, domain: *domain }, memory)
-    }
-
-    /// The rule in use, and a copy of the memory to work on.
-    pub(super) fn trial_retriever(&self) -> (Retriever<'_>, PromptMemory) {
-        let Self { config, draws, domain, memory, .. } = self;
-        (Retriever { config, draws: &**draws, domain: *domain }, memory.clone())
     }
 }

@@ -247,11 +247,11 @@ fn stream(page: &BenchPage<'_>, out: &mut Sections) {
 }
 
 fn forgetting(page: &BenchPage<'_>, out: &mut Sections) {
+    const PREVIOUS: &str = "antiforget-previous";
+    let of = |fits: fn(&str) -> bool| page.comparisons.iter().find(|c| fits(c.reference.name));
+    let previous = of(|name| name == PREVIOUS);
+    let paper = of(|name| name.starts_with("antiforget") && name != PREVIOUS);
     let results = page.results;
-    let (previous, paper): (Vec<_>, Vec<_>) = (page.comparisons.iter())
-        .filter(|comparison| comparison.reference.name.starts_with("antiforget"))
-        .partition(|comparison| comparison.reference.name == "antiforget-previous");
-    let (previous, paper) = (previous.first().copied(), paper.first().copied());
     let clean = analysis::forgetting(results, paper, "clean accuracy", |g| g.clean);
     let previous = analysis::forgetting(results, previous, "domains so far", |g| g.previous);
     if clean.is_none() && previous.is_none() {

@@ -20,7 +20,7 @@ pub(super) fn heat_map(results: &Results) -> String {
         results.rows.iter().filter_map(|row| row.by_domain[column]).fold(f64::MIN, f64::max)
     };
     let bests: Vec<f64> = (0..results.columns.len()).map(best).collect();
-    let best_mean = results.rows.iter().map(|row| row.accuracy.mean).fold(f64::MIN, f64::max);
+    let best_mean = results.best();
     for (i, row) in results.rows.iter().enumerate() {
         let _ = write!(
             html,

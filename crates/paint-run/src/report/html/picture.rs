@@ -10,7 +10,7 @@ const STYLE: &str = concat!(
 
 /// An SVG file. The first row and the best one stand out, the others behind them.
 pub fn picture(results: &Results) -> String {
-    let best = results.rows.iter().map(|row| row.accuracy.mean).fold(f64::MIN, f64::max);
+    let best = results.best();
     let line = |(i, row): (usize, &Row)| {
         let points = row.by_domain.iter().enumerate();
         let stands_out = i == 0 || row.accuracy.mean == best;
