@@ -24,6 +24,7 @@ const VERSION: &str = "1";
 const COUNTERS: &str = "counters";
 const CONFIG: &str = "config";
 const PROGRESS: &str = "progress";
+const IMAGES: &str = "images";
 
 /// Where a run stands.
 #[derive(Serialize, Deserialize)]
@@ -76,27 +77,47 @@ fn entry<T: DeserializeOwned>(
     })
 }
 
+/// What a run is of.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// Its configuration, resolved.
+    pub config: &'a Config,
+    /// Digits that other images would not give.
+    pub images: &'a str,
+}
+
 /// Writes where `runner` stands.
-pub fn save(path: &Path, runner: &Runner<'_>, config: &Config) -> Result<()> {
+pub fn save(path: &Path, runner: &Runner<'_>, subject: Subject<'_>) -> Result<()> {
     let progress = Progress { position: runner.position(), meter: runner.meter().clone() };
     let progress = serde_json::json!(progress).to_string();
-    let about = [(PROGRESS.into(), progress), (CONFIG.into(), config.to_toml()?)];
+    let config = (CONFIG.into(), subject.config.to_toml()?);
+    let about = [(PROGRESS.into(), progress), config, (IMAGES.into(), subject.images.into())];
     write_state(path, &runner.method().save()?, &about.into())
 }
 
-/// Puts `runner` where the run of `path` stood; a run of another configuration is refused with the first key that differs.
+/// Puts `runner` where the run of `path` stood; a run of another configuration is refused with the first key that differs, and
+/// one of other images too.
 pub fn resume(
     path: &Path,
     runner: &mut Runner<'_>,
-    config: &Config,
+    subject: Subject<'_>,
     device: &Device,
 ) -> Result<()> {
     let (state, metadata) = read_state(path, device)?;
     let other = metadata.get(CONFIG).map_or("", String::as_str);
-    if let Some((key, ours, theirs)) = config.difference(other)? {
+    if let Some((key, ours, theirs)) = subject.config.difference(other)? {
         return Err(Error::Checkpoint {
             expected: format!("{key} = {ours}"),
             found: format!("{key} = {theirs}"),
+            path: path.to_owned(),
+        });
+    }
+    let images = metadata.get(IMAGES).map_or("", String::as_str);
+    if images != subject.images {
+        let place = &subject.config.data.path;
+        return Err(Error::Checkpoint {
+            expected: format!("a run of the images of {}", place.display()),
+            found: "a run of other images, or of these before they were changed".into(),
             path: path.to_owned(),
         });
     }

@@ -5,6 +5,7 @@
 
 mod draft;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use paint_data::{dataset, scenario};
@@ -190,28 +191,36 @@ impl Config {
         toml::to_string(self).map_err(|error| Error::config(error.to_string()))
     }
 
+    /// Every value under its dotted key.
+    pub fn leaves(&self) -> Result<BTreeMap<String, String>> {
+        leaves(&self.to_toml()?)
+    }
+
     /// The first key, dotted, in which another run's document differs in a way that changes results, with both values
     /// (this run's first).
     pub fn difference(&self, other: &str) -> Result<Option<(String, String, String)>> {
-        let parse = |text: &str| -> Result<Vec<(String, String)>> {
-            let table: toml::Table =
-                text.parse().map_err(|error: toml::de::Error| Error::config(error.message()))?;
-            let mut leaves = Vec::new();
-            flatten("", table.into(), &mut leaves);
-            leaves.retain(|(key, _)| !INERT.contains(&key.as_str()));
-            Ok(leaves)
+        let (ours, theirs) = (self.leaves()?, leaves(other)?);
+        let value = |leaves: &BTreeMap<String, String>, key: &String| {
+            leaves.get(key).map_or_else(|| "nothing".into(), String::clone)
         };
-        let (ours, theirs) = (parse(&self.to_toml()?)?, parse(other)?);
-        let value = |leaves: &[(String, String)], key: &str| {
-            leaves.iter().find(|(k, _)| k == key).map_or("nothing".into(), |(_, v)| v.clone())
+        let differs = |key: &&String| {
+            !INERT.contains(&key.as_str()) && value(&ours, key) != value(&theirs, key)
         };
-        let differs = |key: &&String| value(&ours, key) != value(&theirs, key);
-        let key = ours.iter().chain(&theirs).map(|(key, _)| key).find(differs);
+        let key = ours.keys().chain(theirs.keys()).find(differs);
         Ok(key.map(|key| (key.clone(), value(&ours, key), value(&theirs, key))))
     }
 }
 
 /// Every value of a document under its dotted key.
+fn leaves(text: &str) -> Result<BTreeMap<String, String>> {
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| Error::config(error.message()))?;
+    let mut leaves = Vec::new();
+    flatten("", table.into(), &mut leaves);
+    Ok(leaves.into_iter().collect())
+}
+
+/// Appends every value of a table under its dotted key.
 pub(crate) fn flatten(prefix: &str, value: toml::Value, leaves: &mut Vec<(String, String)>) {
     match value {
         toml::Value::Table(table) => {

@@ -11,17 +11,19 @@ use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
 use paint_tensor::Device;
 
+use crate::checkpoint::{self, Subject};
 use crate::config::Config;
 use crate::event::Observer;
 use crate::model::{self, Fitted};
 use crate::probe::Probe;
+use crate::protocol::glimpse;
 use crate::report::{EventLog, csv, markdown};
 use crate::runner::{Runner, Task};
 use crate::source::SourceImages;
 use crate::summary::{Setup, Summary};
 use crate::upload::Uploads;
 use crate::watch::{Watch, Watched};
-use crate::{Error, Result, checkpoint};
+use crate::{Error, Result, classes};
 
 /// Everything a run needs, open.
 pub struct Experiment {
@@ -60,9 +62,11 @@ impl Experiment {
         method.resolve(&config.method.settings)?;
         let device = Device::open(&config.device, config.precision.parse()?)?;
         let seed = Seed(config.seed);
+        classes::name(&mut config)?;
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;
         let model = model::open(&mut config.model, &device)?;
+        classes::check(&config.data.options, dataset.info(), model.spec().num_classes)?;
         let benchmark = paint_data::dataset::entry(&config.data.name)?.benchmark;
         let settings = method.fit(&config.method.settings, &*model, benchmark)?;
         config.method.settings = method.resolve(&settings)?;
@@ -135,6 +139,8 @@ impl Experiment {
         let io = |source| Error::Io { action: "create", source, path: out.clone() };
         paint_rng::create_folder(out).map_err(io)?;
         let _claim = paint_rng::claim(out).ok_or_else(|| Error::Busy { path: out.clone() })?;
+        let images = glimpse(&*self.dataset, &self.stream)?;
+        let subject = Subject { config: &self.config, images: &images };
         let exists = state.exists();
         match earlier {
             Earlier::Keep if exists => {
@@ -146,7 +152,7 @@ impl Experiment {
                 });
             }
             Earlier::Resume if exists => {
-                checkpoint::resume(&state, &mut runner, &self.config, &self.device)?;
+                checkpoint::resume(&state, &mut runner, subject, &self.device)?;
             }
             Earlier::Keep | Earlier::Resume | Earlier::Overwrite => {}
         }
@@ -161,8 +167,8 @@ impl Experiment {
         let log = EventLog::open(&out.join("events.jsonl"), runner.position())?;
         let mut runner = runner.with_observer(log).with_observer(observer);
         runner.announce()?;
-        self.feed(&mut runner, &state)?;
-        checkpoint::save(&state, &runner, &self.config)?;
+        self.feed(&mut runner, &state, subject)?;
+        checkpoint::save(&state, &runner, subject)?;
         let mut summary = runner.finish()?;
         if let Some(memory) = self.device.memory() {
             summary.timing.peak_memory_mib = Some(memory.peak as f64 / f64::from(1 << 20));
@@ -173,7 +179,7 @@ impl Experiment {
         Ok(summary)
     }
 
-    fn feed(&self, runner: &mut Runner<'_>, state: &Path) -> Result<()> {
+    fn feed(&self, runner: &mut Runner<'_>, state: &Path, subject: Subject<'_>) -> Result<()> {
         let rest = Stream { batches: self.stream.batches[runner.position()..].to_vec() };
         let mut ahead = ReadAhead::default();
         ahead.threads = self.config.threads.unwrap_or(ahead.threads);
@@ -190,7 +196,7 @@ impl Experiment {
             }
             let every = self.config.checkpoint_every;
             if every > 0 && runner.position().is_multiple_of(every) {
-                checkpoint::save(state, runner, &self.config)?;
+                checkpoint::save(state, runner, subject)?;
             }
         }
         Ok(())

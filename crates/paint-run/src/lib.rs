@@ -23,6 +23,7 @@
 
 pub mod cam;
 pub mod checkpoint;
+mod classes;
 pub mod config;
 mod error;
 pub mod event;

@@ -5,6 +5,7 @@ pub mod embedded;
 use std::path::Path;
 use std::sync::Arc;
 
+use paint_data::dataset::CIFAR10_CLASSES;
 use paint_data::image::{Filter, Preprocess};
 use paint_data::{Dataset, Domain, Info, Sample};
 use paint_nn::backbone::vit::{Vit, VitConfig};
@@ -26,8 +27,8 @@ struct Opened {
     arrays: Checkpoint,
 }
 
-/// Reads the weights of `config` and builds their model on `device`; writes the fingerprint of the file into `config`, or
-/// refuses a file that has another one.
+/// Reads the weights of `config` and builds their model on `device`; writes the fingerprint of the file, or refuses a file
+/// that has another one, and the preprocessing into `config`.
 pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     let weights = &config.weights;
     let refused = |source: paint_nn::Error| {
@@ -54,12 +55,13 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     let architecture = Architecture::detect(&arrays, &beside)?;
     let positions = positions(&architecture, preprocess.input_size);
     let preprocess = Some(preprocess);
-    let options = BuildOptions { preprocess, positions, ..BuildOptions::new(device) };
+    let num_heads = architecture.stated_heads();
+    let options = BuildOptions { preprocess, positions, num_heads, ..BuildOptions::new(device) };
     let is_row = |name: &&String| BACKBONES.iter().any(|entry| entry.name == **name);
     let name = config.backbone.clone().or(beside.architecture.as_ref().filter(is_row).cloned());
-    let model = match (name, architecture) {
+    let model = match (&name, architecture) {
         (Some(name), _) => {
-            find(&name)?.build(Weights::Checkpoint(arrays), &options).map_err(refused)?
+            find(name)?.build(Weights::Checkpoint(arrays), &options).map_err(refused)?
         }
         (None, Architecture::Vit(sizes)) => {
             let image_size = options.preprocess.as_ref().map_or([224, 224], |p| p.input_size);
@@ -84,8 +86,23 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
             )));
         }
     };
+    let used = &model.spec().preprocess;
     config.sha256 = Some(sha256);
+    config.backbone = name;
+    config.mean = Some(used.mean);
+    config.std = Some(used.std);
+    config.input_size = Some(used.input_size);
+    config.crop_pct = Some(used.crop_pct);
+    config.interpolation = Some(used.interpolation.name().into());
     Ok(model)
+}
+
+/// What the files beside weights call their classes, in order; nothing if they have no names.
+pub fn class_names(weights: &Path) -> Result<Vec<String>> {
+    if weights == Path::new(embedded::NAME) {
+        return Ok(CIFAR10_CLASSES.map(str::to_owned).to_vec());
+    }
+    Ok(read_model_config(weights)?.label_names.unwrap_or_default())
 }
 
 /// A ViT may have been trained at another image size than its namesake's: where the weights have the positions of the
@@ -257,7 +274,7 @@ mod tests {
                 .unwrap(),
             label: None,
         };
-        let info = Info { name: "memory", num_classes: 1, class_indices: None };
+        let info = Info { name: "memory", num_classes: 1, class_indices: None, class_names: None };
         let samples = vec![image(6, 6), image(20, 12)];
         let inner = Arc::new(Memory::new(info, vec![(Domain::clean(), samples.clone())]).unwrap());
         let fit = |resize| {

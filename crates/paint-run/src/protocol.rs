@@ -24,6 +24,7 @@ use sha2::{Digest as _, Sha256};
 pub use built_in::{PROTOCOLS, built_in};
 pub use check::MOST_SEEDS;
 pub use fingerprint::Fingerprints;
+pub(crate) use fingerprint::glimpse;
 
 use crate::config::{Draft, Method, Model, Prediction, Resize, Source, flatten};
 use crate::{Error, Result, probe};

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     fn dataset(sizes: &[[usize; 2]], label: Option<usize>) -> Memory {
-        let info = Info { name: "memory", num_classes: 3, class_indices: None };
+        let info = Info { name: "memory", num_classes: 3, class_indices: None, class_names: None };
         let sample = |(i, &[height, width]): (usize, &[usize; 2])| {
             let pixels = (0..height * width * 3).map(|at| (7 * at + 50 * i) as u8).collect();
             Sample { image: Image::new(width, height, pixels).unwrap(), label }

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use paint_nn::backbone::{Backbone, BackboneEntry, BuildOptions, Positions, Weights};
 use paint_nn::checkpoint::{
-    self, Array, Checkpoint, CropMode, Dtype, Interpolation, Preprocess, PreprocessFlags,
+    self, Architecture, Array, Checkpoint, CropMode, Dtype, Interpolation, Preprocess,
+    PreprocessFlags,
 };
 use paint_nn::params::Role;
 use paint_rng::Seed;
@@ -39,10 +40,13 @@ impl Start {
         let flags = PreprocessFlags { input_size: self.image_size, ..PreprocessFlags::default() };
         let preprocess = checkpoint::read_preprocess(path, &flags)?;
         let (_, arrays) = checkpoint::to_timm(checkpoint::read(path)?)?;
+        let beside = checkpoint::read_model_config(path)?;
+        let num_heads = Architecture::detect(&arrays, &beside)?.stated_heads();
         let arrays = self.with_head(arrays, entry)?;
         let options = BuildOptions {
             preprocess: Some(preprocess),
             positions: Positions::Interpolate,
+            num_heads,
             ..BuildOptions::new(device)
         };
         let model = entry.build(Weights::Checkpoint(arrays), &options)?;

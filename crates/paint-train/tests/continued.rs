@@ -30,7 +30,7 @@ fn images(count: usize, seed: u64) -> LabelledImages {
         let pixels = (0..height * width * 3).map(|at| pixel(at) + rng.below(50) as u8).collect();
         Sample { image: Image::new(width, height, pixels).unwrap(), label: Some(label) }
     };
-    let info = Info { name: "memory", num_classes: 3, class_indices: None };
+    let info = Info { name: "memory", num_classes: 3, class_indices: None, class_names: None };
     let samples = (0..count).map(&mut sample).collect();
     let dataset = Memory::new(info, vec![(Domain::clean(), samples)]).unwrap();
     LabelledImages::read(&dataset, None, SIZE, &Device::cpu()).unwrap()

@@ -10,9 +10,9 @@ use paint_data::dataset::images_below;
 use paint_data::image::Preprocess;
 use paint_data::{Loader, ReadAhead, SampleRef};
 use paint_methods::Method;
-use paint_nn::checkpoint::read_model_config;
 use paint_run::checkpoint::{read_state, write_state};
 use paint_run::metric::Score;
+use paint_run::model::class_names;
 use paint_run::report::quoted;
 use paint_run::upload::Uploads;
 use paint_run::{Config, Draft, Experiment, fit};
@@ -147,7 +147,7 @@ struct Predictions {
 impl Predictions {
     fn begin(args: &Args) -> anyhow::Result<Self> {
         let files = if args.images.is_dir() { images_below(&args.images)? } else { Vec::new() };
-        let names = read_model_config(&args.weights)?.label_names.unwrap_or_default();
+        let names = class_names(&args.weights)?;
         let mut out = io::stdout().lock();
         if let Format::Csv = args.format {
             writeln!(out, "file,class,confidence")?;
@@ -191,6 +191,9 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     let mut draft = Draft::default();
     draft.set("data.name", dataset)?;
     draft.set("data.path", args.images.display().to_string())?;
+    if dataset == "folder" {
+        draft.set("data.options.subfolders", "places")?;
+    }
     draft.set("model.weights", args.weights.display().to_string())?;
     draft.set("method.name", args.method.as_str())?;
     draft.set("scenario.batch_size", i64::from(args.batch_size))?;
@@ -206,11 +209,13 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     Ok(draft.resolve()?)
 }
 
-/// What a state belongs to: it means nothing to other weights or another method.
+/// What a state belongs to: it means nothing to other weights, other preprocessing or another method.
 fn about(config: &Config) -> anyhow::Result<BTreeMap<String, String>> {
-    let method = serde_json::to_string(&config.method)?;
-    let weights = config.model.sha256.clone().unwrap_or_default();
-    Ok([("method".into(), method), ("weights_sha256".into(), weights)].into())
+    let mut leaves = config.leaves()?;
+    leaves.retain(|key, _| {
+        key.starts_with("method.") || key.starts_with("model.") && key != "model.weights"
+    });
+    Ok(leaves)
 }
 
 fn load(
@@ -224,7 +229,7 @@ fn load(
         let found = found.get(key).map_or("nothing", String::as_str);
         if found != expected {
             bail!(
-                "state of another adaptation: expected {key} {expected}, found {found}: {}",
+                "state of another adaptation: expected {key} = {expected}, found {found}: {}",
                 path.display()
             );
         }

@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return Err(Usage(why).into());
     }
     let recipe = recipe(args, network)?;
-    let dataset = open(&args.dataset, args.data.as_deref(), Split::Train)?;
+    let dataset = open(&args.dataset, args.data.as_deref(), Split::Train, None)?;
     let start = Start {
         weights: args.weights.clone(),
         image_size: args.image_size.map(|side| [side, side]),
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let session = Session { data: &data, test: None, evaluate_every, identity };
         return args.output.print(&session.time(&mut trainer, steps.max(1))?, throughput);
     }
-    let test = test_images(args, &data, input, &device)?;
+    let test = test_images(args, dataset.info(), &data, input, &device)?;
     let session = Session { data: &data, test: test.as_ref(), evaluate_every, identity };
     let files = Files {
         out: args.out.clone(),
@@ -194,14 +194,23 @@ fn inside(file: &Path, folder: &Path) -> bool {
         .is_some_and(|parent| place(folder).is_some_and(|folder| folder == parent))
 }
 
-fn open(name: &str, path: Option<&Path>, split: Split) -> Result<Box<dyn Dataset>> {
+/// `classes` are the names of those that are trained, if they have names.
+fn open(
+    name: &str,
+    path: Option<&Path>,
+    split: Split,
+    classes: Option<&[String]>,
+) -> Result<Box<dyn Dataset>> {
     let row = entry(name).map_err(|error| Usage(error.to_string()))?;
-    Ok((row.open)(path.unwrap_or(Path::new("")), &Options { split, ..Options::default() })?)
+    let classes = classes.unwrap_or_default().to_vec();
+    let options = Options { split, classes, ..Options::default() };
+    Ok((row.open)(path.unwrap_or(Path::new("")), &options)?)
 }
 
 /// Those that were named, or the test images of the dataset, without any image that is trained on.
 fn test_images(
     args: &Args,
+    info: &Info,
     data: &LabelledImages,
     input: [usize; 2],
     device: &Device,
@@ -210,7 +219,7 @@ fn test_images(
         Some(name) => (name, &args.test_data),
         None => (&args.dataset, &args.data),
     };
-    let dataset = open(name, path.as_deref(), Split::Test)?;
+    let dataset = open(name, path.as_deref(), Split::Test, info.class_names.as_deref())?;
     if dataset.info().num_classes != data.num_classes {
         let (expected, found) = (data.num_classes, dataset.info().num_classes);
         let why = format!("test images: expected {expected} classes, found {found} in {name}");

@@ -14,6 +14,7 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "npy",
     what: "a uint8 array [N, H, W, 3] or [N, H, W] in a .npy (labels.npy beside it), or images and labels in a .npz",
     benchmark: None,
+    is_named: false,
     open: |path, _| Ok(Box::new(Array::open(path)?)),
     verify: |path| Ok(Counts::of(&Array::open(path)?)),
 };
@@ -55,7 +56,7 @@ impl Array {
             ));
         }
         let num_classes = labels.iter().flatten().max().map_or(0, |&label| label.saturating_add(1));
-        let info = Info { name: ENTRY.name, num_classes, class_indices: None };
+        let info = Info { name: ENTRY.name, num_classes, class_indices: None, class_names: None };
         Ok(Self { info, domains: [Domain::clean()], images, labels })
     }
 }

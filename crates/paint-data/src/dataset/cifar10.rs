@@ -19,6 +19,7 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "cifar10",
     what: "CIFAR-10, official binary layout (data_batch_*.bin, test_batch.bin), 10 classes of 32x32",
     benchmark: Some("cifar10"),
+    is_named: false,
     open: |root, options| Ok(Box::new(Cifar10::open(root, options.split)?)),
     verify,
 };
@@ -55,7 +56,12 @@ impl Cifar10 {
             read_labels(&file, &mut labels)?;
             files.push(file);
         }
-        let info = Info { name: ENTRY.name, num_classes: NUM_CLASSES, class_indices: None };
+        let info = Info {
+            name: ENTRY.name,
+            num_classes: NUM_CLASSES,
+            class_indices: None,
+            class_names: None,
+        };
         Ok(Self { info, domains: [Domain::clean()], files, labels })
     }
 }

@@ -18,6 +18,7 @@ pub(super) const CIFAR10_C: DatasetEntry = DatasetEntry {
     name: "cifar10-c",
     what: "CIFAR-10-C, <corruption>.npy of five severity blocks and labels.npy, 10 classes of 32x32",
     benchmark: Some("cifar10"),
+    is_named: false,
     open: |root, _| Ok(Box::new(CifarC::open(root, "cifar10-c", 10)?)),
     verify: |root| CifarC::open(root, "cifar10-c", 10)?.verify(root),
 };
@@ -26,6 +27,7 @@ pub(super) const CIFAR100_C: DatasetEntry = DatasetEntry {
     name: "cifar100-c",
     what: "CIFAR-100-C, laid out as CIFAR-10-C, 100 classes",
     benchmark: Some("cifar10"),
+    is_named: false,
     open: |root, _| Ok(Box::new(CifarC::open(root, "cifar100-c", 100)?)),
     verify: |root| CifarC::open(root, "cifar100-c", 100)?.verify(root),
 };
@@ -89,7 +91,12 @@ impl CifarC {
             return Err(Error::format("one <corruption>.npy or more", "none", root));
         }
         labels.truncate(rows / SEVERITIES);
-        Ok(Self { info: Info { name, num_classes, class_indices: None }, domains, arrays, labels })
+        Ok(Self {
+            info: Info { name, num_classes, class_indices: None, class_names: None },
+            domains,
+            arrays,
+            labels,
+        })
     }
 
     /// The published archive: the fifteen corruptions, 10,000 images a severity, labels that repeat.

@@ -101,7 +101,7 @@ mod tests {
     use crate::{Image, corruption};
 
     fn clean(parts: usize) -> Box<dyn Dataset> {
-        let info = Info { name: "memory", num_classes: 2, class_indices: None };
+        let info = Info { name: "memory", num_classes: 2, class_indices: None, class_names: None };
         let sample =
             |i: u8| Sample { image: Image::new(8, 6, vec![100 + i; 144]).unwrap(), label: Some(1) };
         let part = || (Domain::clean(), (0..3).map(sample).collect());

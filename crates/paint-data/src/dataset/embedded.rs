@@ -19,6 +19,7 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "embedded",
     what: "the first 1,000 test images of CIFAR-10, inside the program; split `train` is the last 500 of them",
     benchmark: Some("cifar10"),
+    is_named: false,
     open: |_, options| {
         Ok(Box::new(match options.split {
             Split::Test => embedded()?,
@@ -50,6 +51,11 @@ fn part(start: usize) -> Result<Memory> {
         Ok(Sample { image: tile(index)?, label: Some(usize::from(*label)) })
     };
     let samples = LABELS.iter().enumerate().skip(start).map(sample).collect::<Result<_>>()?;
-    let info = Info { name: ENTRY.name, num_classes: CIFAR10_CLASSES.len(), class_indices: None };
+    let info = Info {
+        name: ENTRY.name,
+        num_classes: CIFAR10_CLASSES.len(),
+        class_indices: None,
+        class_names: None,
+    };
     Memory::new(info, vec![(Domain::clean(), samples)])
 }

@@ -20,6 +20,7 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "imagenet-c",
     what: "ImageNet-C, <corruption>/<severity>/<wnid>/*.JPEG: the 5,000 images of the field or all, 1000 classes",
     benchmark: Some("imagenet"),
+    is_named: false,
     open: |root, options| Ok(Box::new(ImageNetC::open(root, options.images)?)),
     verify,
 };
@@ -73,8 +74,12 @@ impl ImageNetC {
                 )),
             };
         let images = images.into_iter().map(labelled).collect::<Result<_>>()?;
-        let info =
-            Info { name: ENTRY.name, num_classes: imagenet::NUM_CLASSES, class_indices: None };
+        let info = Info {
+            name: ENTRY.name,
+            num_classes: imagenet::NUM_CLASSES,
+            class_indices: None,
+            class_names: None,
+        };
         Ok(Self { info, domains, folders, images })
     }
 }

@@ -31,6 +31,7 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "imagenet-r",
     what: "ImageNet-R, <wnid>/<rendition>_<n>.jpg, 15 renditions as domains, 200 of ImageNet's classes",
     benchmark: Some("imagenet"),
+    is_named: false,
     open: |root, _| Ok(Box::new(ImageNetR::open(root)?)),
     verify,
 };
@@ -82,7 +83,8 @@ impl ImageNetR {
         }
         images.retain(|images| !images.is_empty());
         let class_indices = Some(classes.iter().map(|class| class.0).collect());
-        let info = Info { name: ENTRY.name, num_classes: classes.len(), class_indices };
+        let info =
+            Info { name: ENTRY.name, num_classes: classes.len(), class_indices, class_names: None };
         Ok(Self { info, root: root.to_path_buf(), domains, images })
     }
 }

@@ -25,6 +25,7 @@ pub use config::{Config, Corrupt, TableChoice, read_textures};
 pub use corrupted::Corrupted;
 pub use embedded::{CIFAR10_CLASSES, embedded};
 pub use files::images_below;
+pub use folder::Subfolders;
 pub use imagenet::imagenet_class_name;
 pub use imagenet_c::Images;
 pub use memory::Memory;
@@ -65,6 +66,8 @@ pub struct Info {
     pub num_classes: usize,
     /// For a subset of a larger label space (ImageNet-R): the model's class index of each label.
     pub class_indices: Option<Vec<usize>>,
+    /// The name of each label, where the data themselves give names.
+    pub class_names: Option<Vec<String>>,
 }
 
 /// Random access to images by domain and index. Orders come from scenarios.
@@ -98,6 +101,16 @@ pub struct Options {
     pub split: Split,
     /// ImageNet-C: which images. Default: `listed`.
     pub images: Images,
+    /// A folder: the names of the classes in the order of the model's output. Default: as the files beside the weights say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
+    /// A folder: what its subfolders are. Default: `classes`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub subfolders: Subfolders,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What `verify` counted in a sound dataset.
@@ -130,6 +143,8 @@ pub struct DatasetEntry {
     pub what: &'static str,
     /// The benchmark, `cifar10` or `imagenet`, whose published settings methods take on it; none if it may be anything.
     pub benchmark: Option<&'static str>,
+    /// Whether classes may be known by name alone, so that a model's names for its classes number them.
+    pub is_named: bool,
     /// Opens the dataset at a path.
     pub open: fn(&Path, &Options) -> Result<Box<dyn Dataset>>,
     /// Checks layout, counts and label range; the error is the first thing wrong.

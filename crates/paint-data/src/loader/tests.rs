@@ -22,7 +22,7 @@ const WIDER: usize = 29;
 
 impl Slow {
     fn new(len: usize) -> Arc<Self> {
-        let info = Info { name: "slow", num_classes: 256, class_indices: None };
+        let info = Info { name: "slow", num_classes: 256, class_indices: None, class_names: None };
         Arc::new(Self { info, domains: [Domain::clean()], len, started: AtomicUsize::new(0) })
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //! use paint_data::{Dataset, Domain, Image, Info, Sample, dataset::Memory, scenario};
 //! use paint_rng::Seed;
-//! let info = Info { name: "two", num_classes: 1, class_indices: None };
+//! let info = Info { name: "two", num_classes: 1, class_indices: None, class_names: None };
 //! let image = Sample { image: Image::new(1, 1, vec![0; 3])?, label: Some(0) };
 //! let data = Memory::new(info, vec![(Domain::clean(), vec![image; 5])])?;
 //! let config = scenario::Config { batch_size: 2, ..Default::default() };

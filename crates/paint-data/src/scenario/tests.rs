@@ -23,7 +23,8 @@ fn corrupted(len: usize, rng: &mut Rng) -> Memory {
     let domains = names
         .chain([("clean", None)])
         .map(|(name, severity)| Domain { name: name.into(), severity });
-    let info = Info { name: "memory", num_classes: NUM_CLASSES, class_indices: None };
+    let info =
+        Info { name: "memory", num_classes: NUM_CLASSES, class_indices: None, class_names: None };
     Memory::new(info, domains.map(|domain| (domain, samples.clone())).collect()).unwrap()
 }
 

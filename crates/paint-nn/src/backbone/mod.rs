@@ -244,13 +244,20 @@ pub struct BuildOptions {
     pub positions: Positions,
     /// Classes of a drawn model; its usual number if none. A checkpoint always brings its own.
     pub num_classes: Option<usize>,
+    /// Heads of a transformer, which its weights do not show; its usual number if none.
+    pub num_heads: Option<usize>,
 }
 
 impl BuildOptions {
     /// Exact positions, no preprocessing given.
     pub fn new(device: &Device) -> Self {
-        let positions = Positions::Exact;
-        Self { device: device.clone(), preprocess: None, positions, num_classes: None }
+        Self {
+            device: device.clone(),
+            preprocess: None,
+            positions: Positions::Exact,
+            num_classes: None,
+            num_heads: None,
+        }
     }
 }
 

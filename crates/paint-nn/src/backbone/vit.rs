@@ -48,6 +48,7 @@ impl Vit {
         weights: Weights,
         options: &BuildOptions,
     ) -> Result<Self> {
+        config.num_heads = options.num_heads.unwrap_or(config.num_heads);
         let preprocess = preprocess(config.image_size, &weights, options)?;
         if options.positions == Positions::Interpolate {
             config.image_size = preprocess.input_size;

@@ -77,6 +77,14 @@ impl Architecture {
         }
         Ok(resnet(checkpoint).map_or(Self::Unknown, Self::Resnet))
     }
+
+    /// The number of attention heads, if weights or configuration state it.
+    pub fn stated_heads(&self) -> Option<usize> {
+        match self {
+            Self::Vit(sizes) if sizes.num_heads_from != HeadsFrom::Assumed => Some(sizes.num_heads),
+            _ => None,
+        }
+    }
 }
 
 fn vit(checkpoint: &Checkpoint, config: &ModelConfig) -> std::result::Result<VitSizes, Fault> {

@@ -82,6 +82,24 @@ mod tests {
     }
 
     #[test]
+    fn the_heads_of_the_configuration_win_over_those_of_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let weights = folder.path().join("model.safetensors");
+        std::fs::copy(assets().join("model.safetensors"), &weights).unwrap();
+        let config = std::fs::read_to_string(assets().join("config.json")).unwrap();
+        let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+        config["model_args"]["num_heads"] = 6.into();
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let heads = |weights: &Path| {
+            let mut config = Model::new(weights);
+            let model = super::super::open(&mut config, &Device::cpu()).unwrap();
+            assert_eq!(config.backbone.as_deref(), Some(BACKBONE));
+            model.vit_config().unwrap().num_heads
+        };
+        assert_eq!((heads(&weights), heads(Path::new(NAME))), (6, 3));
+    }
+
+    #[test]
     fn fingerprint_preprocessing_and_classes_are_those_of_the_files() {
         let weights = assets().join("model.safetensors");
         assert_eq!(checkpoint::sha256(&weights).unwrap(), SHA256);

@@ -2,7 +2,7 @@
 
 use paint_data::dataset::entry;
 use paint_data::scenario::Selection;
-use paint_data::{Dataset, Stream};
+use paint_data::{Dataset, SampleRef, Stream};
 use paint_methods::METHODS;
 use paint_rng::Seed;
 use serde::{Deserialize, Serialize};
@@ -151,6 +151,23 @@ fn probed_images(
     let clean = probe::clean_domain(beside).map(|domain| first(beside, domain, probe.clean));
     let previous = taken.iter().map(|(domain, _)| first(data, *domain, probe.previous));
     Ok(digest(clean.into_iter().chain(previous).collect::<Result<Vec<_>>>()?))
+}
+
+/// Twelve digits over the order of a stream, its labels, and the first and the last image it takes of each domain: quick,
+/// and other for nearly any other data.
+pub(crate) fn glimpse(data: &dyn Dataset, stream: &Stream) -> Result<String> {
+    let mut order = Sha256::new();
+    let mut ends: Vec<Option<[usize; 2]>> = vec![None; data.domains().len()];
+    for &SampleRef { domain, index } in stream.batches.iter().flat_map(|batch| &batch.samples) {
+        order.update(format!("{domain} {index} {:?}\n", data.label(domain, index)));
+        let [first, last] = ends[domain].get_or_insert([index; 2]);
+        (*first, *last) = (index.min(*first), index.max(*last));
+    }
+    let mut lines = vec![hex(&order.finalize())];
+    for (domain, ends) in ends.into_iter().enumerate() {
+        lines.extend(ends.map(|ends| contents(data, domain, ends.into_iter())).transpose()?);
+    }
+    Ok(digest(lines))
 }
 
 /// Twelve digits over images of one domain, with their places and labels.

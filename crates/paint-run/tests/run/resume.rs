@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::support::{Drift, config, dataset, images, setup, stream};
 use paint_rng::Seed;
+use paint_run::checkpoint::Subject;
 use paint_run::{Config, Draft, Runner, Summary, Task, checkpoint};
 use paint_tensor::Device;
 
@@ -32,12 +33,12 @@ fn run(path: &Path, stop: usize) -> (Summary, paint_methods::State) {
     let task = Task { dataset: &data, stream: &stream, setup: &setup };
     let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
     if path.exists() {
-        checkpoint::resume(path, &mut runner, &config(), &Device::cpu()).unwrap();
+        checkpoint::resume(path, &mut runner, subject(&config()), &Device::cpu()).unwrap();
     }
     while let Some(batch) = runner.next_batch().filter(|_| runner.position() < stop) {
         runner.feed(&images(&data, batch)).unwrap();
     }
-    checkpoint::save(path, &runner, &config()).unwrap();
+    checkpoint::save(path, &runner, subject(&config())).unwrap();
     let state = runner.method().save().unwrap();
     (runner.finish().unwrap(), state)
 }
@@ -62,22 +63,28 @@ fn stopping_at_twenty_random_points_changes_no_bit() {
 }
 
 #[test]
-fn another_configuration_is_refused_with_the_key_that_differs() {
+fn another_configuration_or_other_images_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     run(&path, 5);
     let mut draft = Draft::parse(&config().to_toml().unwrap(), "test").unwrap();
     draft.set("method.rate", 2).unwrap();
-    let error = resume(&path, &draft.resolve().unwrap());
+    let error = resume(&path, subject(&draft.resolve().unwrap()));
     assert!(error.contains("method.rate = 2") && error.contains("method.rate = 1"), "{error}");
+    let error = resume(&path, Subject { images: "others", ..subject(&config()) });
+    assert!(error.contains("a run of other images"), "{error}");
 }
 
-fn resume(path: &Path, config: &Config) -> String {
+fn subject(config: &Config) -> Subject<'_> {
+    Subject { config, images: "these" }
+}
+
+fn resume(path: &Path, subject: Subject<'_>) -> String {
     let (data, setup) = (dataset(true), setup());
     let stream = stream(&data, "continual");
     let task = Task { dataset: &data, stream: &stream, setup: &setup };
     let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
-    checkpoint::resume(path, &mut runner, config, &Device::cpu()).unwrap_err().to_string()
+    checkpoint::resume(path, &mut runner, subject, &Device::cpu()).unwrap_err().to_string()
 }
 
 #[test]
@@ -87,7 +94,7 @@ fn a_damaged_or_foreign_file_is_refused() {
     run(&path, 5);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    let error = resume(&path, &config());
+    let error = resume(&path, subject(&config()));
     assert!(error.contains("state"), "{error}");
     paint_nn::checkpoint::write_safetensors(
         &path,
@@ -96,7 +103,7 @@ fn a_damaged_or_foreign_file_is_refused() {
         &std::collections::BTreeMap::new(),
     )
     .unwrap();
-    let error = resume(&path, &config());
+    let error = resume(&path, subject(&config()));
     assert!(error.contains("other arrays"), "{error}");
 }
 
@@ -113,7 +120,7 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_one_before_it() {
     // A folder of that name stands in the way of the rename, the last step of the writing.
     let blocked = folder.path().join("blocked");
     std::fs::create_dir_all(blocked.join("inside")).unwrap();
-    let error = checkpoint::save(&blocked, &runner, &config()).unwrap_err().to_string();
+    let error = checkpoint::save(&blocked, &runner, subject(&config())).unwrap_err().to_string();
     assert!(error.contains("cannot write") && error.contains("blocked"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();

@@ -76,7 +76,8 @@ impl Method for Drift {
 
 /// Two domains of 2x1 images, the second longer than the first.
 pub(crate) fn dataset(labelled: bool) -> Memory {
-    let info = Info { name: "memory", num_classes: CLASSES, class_indices: None };
+    let info =
+        Info { name: "memory", num_classes: CLASSES, class_indices: None, class_names: None };
     let sample = |domain: u8, i: u8| Sample {
         image: Image::new(
             2,

@@ -2,67 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+mod classes;
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, BufWriter};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use paint_data::{Image, NpyWriter};
 use serde_json::Value;
-
-const SIDE: usize = 32;
-const COLUMNS: usize = 40;
-
-fn assets() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets")
-}
-
-fn weights() -> String {
-    text(&assets().join("vit_tiny_patch4_32_cifar10/model.safetensors"))
-}
-
-fn text(path: &Path) -> String {
-    path.to_str().unwrap().to_owned()
-}
-
-fn paint() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_paint"))
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// One of the embedded images.
-fn image(mosaic: &Image, index: usize) -> Image {
-    let row = COLUMNS * SIDE * 3;
-    let corner = index / COLUMNS * SIDE * row + index % COLUMNS * SIDE * 3;
-    let lines = (0..SIDE).map(|y| corner + y * row);
-    let pixels = lines.flat_map(|at| &mosaic.pixels()[at..at + SIDE * 3]).copied().collect();
-    Image::new(SIDE, SIDE, pixels).unwrap()
-}
-
-fn mosaic() -> Image {
-    Image::open(&assets().join("cifar10_test_1000/images.webp")).unwrap()
-}
-
-/// The first images and labels as arrays.
-fn write_arrays(folder: &Path, count: usize) -> String {
-    let write = |name: &str, shape: &[usize], bytes: &[u8]| {
-        let mut file = BufWriter::new(File::create(folder.join(name)).unwrap());
-        let mut array = NpyWriter::new(&mut file, shape).unwrap();
-        array.write(bytes).unwrap();
-        array.finish().unwrap();
-    };
-    let mosaic = mosaic();
-    let pixels: Vec<u8> = (0..count).flat_map(|i| image(&mosaic, i).into_pixels()).collect();
-    let labels = fs::read(assets().join("cifar10_test_1000/labels.bin")).unwrap();
-    write("images.npy", &[count, SIDE, SIDE, 3], &pixels);
-    write("labels.npy", &[count], &labels[..count]);
-    text(&folder.join("images.npy"))
-}
+use support::{image, mosaic, paint, stderr, text, weights, write_arrays, write_folder};
 
 /// PAINT over three corruptions of 32 images in batches of 8: twelve batches, a checkpoint after each.
 fn run_command(data: &str, out: &Path) -> Command {
@@ -323,23 +274,11 @@ fn the_demo_runs_from_nothing_and_leaves_a_page_and_a_summary() {
     assert!(stderr(&output).contains("allocated") && stderr(&output).contains("demo.html"));
 }
 
-/// A labelled folder of the first images, one subfolder a class; labels are moved by `offset`.
-fn write_folder(folder: &Path, count: usize, offset: usize) -> String {
-    let (mosaic, labels) =
-        (mosaic(), fs::read(assets().join("cifar10_test_1000/labels.bin")).unwrap());
-    for (i, &label) in labels[..count].iter().enumerate() {
-        let class = folder.join((usize::from(label) + offset).to_string());
-        fs::create_dir_all(&class).unwrap();
-        image(&mosaic, i).write_png(File::create(class.join(format!("{i}.png"))).unwrap()).unwrap();
-    }
-    text(folder)
-}
-
 #[test]
 fn source_images_reach_the_methods_that_need_them() {
     let temp = tempfile::tempdir().unwrap();
     let data = write_arrays(temp.path(), 8);
-    let source = write_folder(&temp.path().join("source"), 12, 0);
+    let source = write_folder(&temp.path().join("source"), 12, |label| label.to_string());
     let run = |method: &str, extra: &[&str]| {
         let mut command = paint();
         command.args(["run", "--dataset", "npy", "--corrupt", "--batch-size", "4", "--overwrite"]);
@@ -368,7 +307,7 @@ fn source_images_reach_the_methods_that_need_them() {
         assert_eq!(output.status.code(), Some(2), "{method}: {message}");
         assert!(message.contains(need) && message.contains("--source-data"), "{message}");
     }
-    let far = write_folder(&temp.path().join("far"), 3, 20);
+    let far = write_folder(&temp.path().join("far"), 3, |label| (label + 20).to_string());
     let plain = temp.path().join("plain");
     fs::create_dir(&plain).unwrap();
     image(&mosaic(), 0).write_png(File::create(plain.join("0.png")).unwrap()).unwrap();

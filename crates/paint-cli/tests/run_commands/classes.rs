@@ -1,0 +1,95 @@
+//! Folders named as classes, and what a run notices when it is continued.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use paint_data::dataset::CIFAR10_CLASSES;
+use serde_json::{Value, json};
+
+use crate::support::{paint, stderr, text, weights, write_arrays, write_folder};
+
+fn source(dataset: &str, data: &str, out: &Path, extra: &[&str]) -> Output {
+    let mut command = paint();
+    command.args(["run", "--method", "source", "--json", "--dataset", dataset, "--data", data]);
+    command.args(["--out", &text(out)]).args(extra).output().unwrap()
+}
+
+fn accuracy(output: &Output) -> f64 {
+    assert!(output.status.success(), "{}", stderr(output));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    summary["mean_accuracy"].as_f64().unwrap()
+}
+
+#[test]
+fn folders_named_as_classes_of_the_model_are_those_classes() {
+    let temp = tempfile::tempdir().unwrap();
+    let place = |name: &str| temp.path().join(name);
+    let data = write_arrays(temp.path(), 20);
+    // Without birds, the third class: alphabetical numbers would be wrong from there on.
+    let named = write_folder(&place("named"), 20, |label| CIFAR10_CLASSES[label].to_owned());
+    assert!(!place("named/bird").exists() && place("named/truck").exists());
+    let by_number = accuracy(&source("npy", &data, &place("a"), &["--weights", &weights()]));
+    assert!(by_number > 80.0, "{by_number}");
+    for (out, weights) in [("b", weights().as_str()), ("c", "embedded")] {
+        let by_name = accuracy(&source("folder", &named, &place(out), &["--weights", weights]));
+        assert_eq!(by_name, by_number);
+    }
+
+    let odd = write_folder(&place("odd"), 20, |label| format!("kind {label}"));
+    let output = source("folder", &odd, &place("d"), &["--weights", "embedded"]);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("\"kind 0\"") && message.contains("airplane, automobile"),
+        "{message}"
+    );
+
+    // Weights without names of their own: the user gives them, or there must be a folder for each class.
+    let nameless = place("nameless");
+    fs::create_dir(&nameless).unwrap();
+    fs::copy(weights(), nameless.join("model.safetensors")).unwrap();
+    let config = Path::new(&weights()).with_file_name("config.json");
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(config).unwrap()).unwrap();
+    config["pretrained_cfg"].as_object_mut().unwrap().remove("label_names");
+    fs::write(nameless.join("config.json"), config.to_string()).unwrap();
+    let nameless = text(&nameless.join("model.safetensors"));
+    let few = write_folder(&place("few"), 4, |label| CIFAR10_CLASSES[label].to_owned());
+    let output = source("folder", &few, &place("e"), &["--weights", &nameless]);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("data.options.classes"), "{message}");
+    let classes = format!("data.options.classes={}", json!(CIFAR10_CLASSES));
+    let given = ["--weights", &nameless, "--set", &classes];
+    assert_eq!(accuracy(&source("folder", &named, &place("f"), &given)), by_number);
+}
+
+#[test]
+fn a_run_goes_on_with_its_own_images_and_preprocessing_only() {
+    let temp = tempfile::tempdir().unwrap();
+    let (model, out) = (temp.path().join("model"), temp.path().join("out"));
+    fs::create_dir(&model).unwrap();
+    let beside = Path::new(&weights()).with_file_name("config.json");
+    fs::copy(weights(), model.join("model.safetensors")).unwrap();
+    fs::copy(&beside, model.join("config.json")).unwrap();
+    let weights = text(&model.join("model.safetensors"));
+    let data = write_arrays(temp.path(), 6);
+    let resume = || source("npy", &data, &out, &["--weights", &weights, "--resume"]);
+    let first = accuracy(&resume());
+    assert_eq!(accuracy(&resume()), first);
+
+    let own = fs::read_to_string(&beside).unwrap();
+    let mut other: Value = serde_json::from_str(&own).unwrap();
+    other["pretrained_cfg"]["mean"] = json!([0.25, 0.5, 0.5]);
+    fs::write(model.join("config.json"), other.to_string()).unwrap();
+    let message = stderr(&resume());
+    assert!(message.contains("model.mean = [0.25, 0.5, 0.5]"), "{message}");
+
+    fs::write(model.join("config.json"), own).unwrap();
+    assert_eq!(accuracy(&resume()), first);
+    let mut bytes = fs::read(&data).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&data, bytes).unwrap();
+    let message = stderr(&resume());
+    assert!(message.contains("other images") && message.contains(&data), "{message}");
+}
