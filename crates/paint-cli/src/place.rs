@@ -1,7 +1,25 @@
-//! Where a path leads, so that two can be compared.
+//! Where a path leads, so that two can be compared, and whose results lie there.
 
 use std::io;
 use std::path::{self, Path, PathBuf};
+
+use crate::Usage;
+
+/// The file by which the results of each command that leaves a `summary.json` are known.
+const MARKS: [(&str, &str); 3] =
+    [("run", "config.toml"), ("bench", "protocol.toml"), ("demo", "demo.html")];
+
+/// Refuses a folder that holds the results of another command than this one.
+pub(crate) fn refuse_foreign(out: &Path, command: &str) -> Result<(), Usage> {
+    let mut others = MARKS.iter().filter(|(other, _)| *other != command);
+    match others.find(|(_, mark)| out.join(mark).exists()) {
+        Some((other, mark)) => Err(Usage(format!(
+            "{} holds {mark} of `paint {other}`: give another --out",
+            out.display()
+        ))),
+        None => Ok(()),
+    }
+}
 
 /// The place of a path by whatever name it goes, whether or not its last parts are there yet.
 pub(crate) fn resolved(path: &Path) -> io::Result<PathBuf> {

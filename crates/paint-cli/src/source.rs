@@ -38,6 +38,11 @@ impl SourceArgs {
         if let Some(images) = self.images {
             draft.set("source.images", i64::from(images))?;
         }
+        if draft.get("source").is_some() && draft.get("source.name").is_none() {
+            return Err(paint_run::Error::Config {
+                why: "source images: give --source-dataset, the row of `paint list datasets` that holds them".into(),
+            });
+        }
         Ok(())
     }
 }

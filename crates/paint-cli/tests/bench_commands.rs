@@ -314,4 +314,15 @@ fn results_of_two_protocols_stand_side_by_side_with_a_warning() {
     for told in [text, stderr(&output), fs::read_to_string(page).unwrap()] {
         assert!(told.contains("scenario.limit: 5 in place of 4"), "{told}");
     }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paint"));
+    let output = command.arg("report").args(&folders).arg("--json").output().unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(json["warnings"][0].as_str().unwrap().contains("5 in place of 4"), "{json}");
+
+    // The results of one command are not another's to overwrite.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paint"));
+    command.args(["run", "--method", "source", "--dataset", "embedded", "--weights", "embedded"]);
+    let output = command.args(["--overwrite", "--out"]).arg(&folders[0]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("protocol.toml of `paint bench`"), "{}", stderr(&output));
 }

@@ -98,7 +98,19 @@ fn a_folder_becomes_the_imagenet_c_layout_and_a_stopped_run_goes_on() {
 
     let other_seed = paint(&[&arguments[..], &["--seed", "1"]].concat());
     assert_eq!(other_seed.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&other_seed.stderr).contains("other settings"));
+    assert!(String::from_utf8_lossy(&other_seed.stderr).contains("other settings (seed)"));
+
+    // An image that was replaced under its name, and one that came in.
+    let image = input.join("a/one.png");
+    let own = fs::read(&image).unwrap();
+    gradient(9).write_png(File::create(&image).unwrap()).unwrap();
+    let replaced = paint(&arguments);
+    assert!(String::from_utf8_lossy(&replaced.stderr).contains("other settings (images)"));
+    fs::write(&image, own).unwrap();
+    assert!(paint(&arguments).status.success());
+    fs::copy(&image, input.join("a/0.png")).unwrap();
+    let added = paint(&arguments);
+    assert!(String::from_utf8_lossy(&added.stderr).contains("other settings (images)"));
 }
 
 #[test]

@@ -61,3 +61,28 @@ fn a_cause_is_told_once_and_a_file_is_no_folder() {
     let told = stderr(&paint().args(["report", &text(&out)]).output().unwrap());
     assert!(told.contains("of `paint bench`, found one of `paint run`"), "{told}");
 }
+
+#[test]
+fn what_cannot_be_is_told_by_the_flag_that_asks_for_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = text(&temp.path().join("out"));
+    let run = ["run", "--method", "paint", "--dataset", "embedded", "--weights", "embedded"];
+    let cases: [(&[&str], &str); 7] = [
+        (&["--corrupt", "--set", "scenario.domains=[\"fog:3\"]"], "pixelate, jpeg_compression"),
+        (&["--corrupt", "--set", "scenario.severity=6"], "severity"),
+        (&["--precision", "bf16"], "device \"cpu\": the processor computes in f32"),
+        (&["--source-images", "5"], "give --source-dataset"),
+        (&["--data", "somewhere"], "none: they are inside the program"),
+        (&["--set", "method.prompt_length=99999999999"], "prompt_length must be 1024 or less"),
+        (&["--set", "scenario.domains=[\"rain\"]"], "expected one of clean, got \"rain\""),
+    ];
+    for (flags, message) in cases {
+        let output = paint().args(run).args(["--out", &out]).args(flags).output().unwrap();
+        let told = stderr(&output);
+        assert!(!output.status.success() && told.contains(message), "{flags:?}: {told}");
+        assert!(told.lines().count() == 1 && told.len() < 400, "{told}");
+    }
+    let output = paint().args(["bench", "step", "--backbone", "resnet50"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("needs a transformer"), "{}", stderr(&output));
+}

@@ -17,6 +17,8 @@ pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
+    // What a link leads to is written, and the link stays.
+    let path = &if path.is_symlink() { path.canonicalize()? } else { path.to_owned() };
     let (temporary, file) = filled(path, write)?;
     file.sync_all()?;
     fs::rename(&temporary.0, path)?;
@@ -168,6 +170,14 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"newer");
         assert_eq!(names(folder.path()), ["state"]);
         assert!(write_atomically(Path::new("/"), |_| Ok(())).is_err());
+
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&path, &link).unwrap();
+            write_atomically(&link, |out| out.write_all(b"through")).unwrap();
+            assert!(link.is_symlink() && fs::read(&path).unwrap() == b"through");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Folders that are named as classes, and the model's own order of those classes.
 
 use paint_data::Info;
-use paint_data::dataset::{Options, Subfolders, entry};
+use paint_data::dataset::{Labels, Options, entry};
 
 use crate::config::Config;
 use crate::{Error, Result, model};
@@ -22,7 +22,7 @@ pub(crate) fn name(config: &mut Config) -> Result<()> {
 }
 
 fn is_open(options: &Options) -> bool {
-    options.classes.is_empty() && options.subfolders == Subfolders::Classes
+    options.classes.is_empty() && options.labels == Labels::Read
 }
 
 /// Refuses named folders that no name of the model puts in order, unless they are as many as its classes: alphabetical

@@ -87,7 +87,7 @@ pub enum Error {
         known: String,
     },
     /// A device was named that this build or machine does not have.
-    #[error("unknown device {name:?}: {why}")]
+    #[error("device {name:?}: {why}")]
     Device {
         /// The name that was given.
         name: String,

@@ -191,9 +191,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     let mut draft = Draft::default();
     draft.set("data.name", dataset)?;
     draft.set("data.path", args.images.display().to_string())?;
-    if dataset == "folder" {
-        draft.set("data.options.subfolders", "places")?;
-    }
+    draft.set("data.options.labels", "ignored")?;
     draft.set("model.weights", args.weights.display().to_string())?;
     draft.set("method.name", args.method.as_str())?;
     draft.set("scenario.batch_size", i64::from(args.batch_size))?;

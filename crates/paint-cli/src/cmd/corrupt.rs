@@ -166,6 +166,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let settings = Settings::new(args, format)?;
         paint_rng::create_folder(out)
             .with_context(|| format!("cannot create {}", out.display()))?;
+        let _claim =
+            paint_rng::claim(out).ok_or_else(|| paint_run::Error::Busy { path: out.to_owned() })?;
         settings.agree(out)?;
         let files = match format {
             Format::ImagenetC => imagenet_c::write(&job, &args.input, out, args.imagenet_crop)?,

@@ -21,6 +21,7 @@ use paint_tensor::{Device, Tensor};
 use serde::Serialize;
 
 use crate::output::Output;
+use crate::place::refuse_foreign;
 use crate::process;
 use screen::Screen;
 
@@ -59,6 +60,7 @@ struct Demo {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    refuse_foreign(&args.out, "demo")?;
     process::set_threads(args.threads)?;
     let (device, seed) = (Device::cpu(), Seed(args.seed));
     let dataset: Arc<dyn Dataset> = Arc::new(Corrupted::new(Box::new(embedded()?), seed)?);

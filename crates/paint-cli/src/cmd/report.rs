@@ -12,6 +12,8 @@ use paint_run::report::{
     with_readme_section,
 };
 
+use serde::Serialize;
+
 use crate::Usage;
 use crate::output::Output;
 
@@ -35,6 +37,16 @@ pub(crate) struct Args {
     check: bool,
     #[command(flatten)]
     output: Output,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    results: &'a Results,
+    /// Why some rows do not belong beside others.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -81,7 +93,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         write_text(path, &picture(&results))?;
         eprintln!("written: {}", path.display());
     }
-    args.output.print(&results, |results| {
+    let told = Told { results: &results, warnings: &warnings };
+    args.output.print(&told, |Told { results, warnings }| {
         let quoted = warnings.iter().map(|warning| format!("> **Warning**: {warning}\n\n"));
         quoted.collect::<String>() + &results_markdown(results, &comparisons)
     })

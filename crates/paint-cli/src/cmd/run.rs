@@ -7,6 +7,7 @@ use paint_run::report::terminal;
 use paint_run::{Draft, Earlier, Event, Experiment};
 
 use crate::output::Output;
+use crate::place::refuse_foreign;
 use crate::process;
 use crate::source::SourceArgs;
 
@@ -81,6 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     check_complete(args, &draft).map_err(file)?;
     let config = draft.resolve().map_err(file)?;
+    refuse_foreign(&config.out, "run")?;
     process::set_threads(config.threads.unwrap_or(0))?;
     let experiment = Experiment::open(config).map_err(file)?;
     let earlier = match (args.resume, args.overwrite) {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::{Counts, Dataset, DatasetEntry, Domain, Info, Sample};
+use super::{Counts, Dataset, DatasetEntry, Domain, Info, Labels, Sample};
 use crate::{
     Error, Image, Result,
     npy::{Dtype, NpyArray},
@@ -15,8 +15,8 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     what: "a uint8 array [N, H, W, 3] or [N, H, W] in a .npy (labels.npy beside it), or images and labels in a .npz",
     benchmark: None,
     is_named: false,
-    open: |path, _| Ok(Box::new(Array::open(path)?)),
-    verify: |path| Ok(Counts::of(&Array::open(path)?)),
+    open: |path, options| Ok(Box::new(Array::open(path, options.labels)?)),
+    verify: |path| Ok(Counts::of(&Array::open(path, Labels::Read)?)),
 };
 
 struct Array {
@@ -27,25 +27,30 @@ struct Array {
 }
 
 impl Array {
-    fn open(path: &Path) -> Result<Self> {
+    fn open(path: &Path, labels: Labels) -> Result<Self> {
+        let is_read = labels == Labels::Read;
         let (images, labels) = if path.extension().is_some_and(|extension| extension == "npz") {
+            let labels = || NpyArray::find_in_archive(path, "labels");
             (
                 NpyArray::open_in_archive(path, "images")?,
-                NpyArray::open_in_archive(path, "labels").ok(),
+                is_read.then(labels).transpose()?.flatten(),
             )
         } else {
             let beside = path.with_file_name("labels.npy");
-            let labels =
-                (beside != path && beside.exists()).then(|| NpyArray::open(&beside)).transpose()?;
-            (NpyArray::open(path)?, labels)
+            let is_there = is_read && beside != path && beside.exists();
+            (NpyArray::open(path)?, is_there.then(|| NpyArray::open(&beside)).transpose()?)
         };
-        if images.dtype != Dtype::U8 || !matches!(images.shape[..], [_, _, _] | [_, _, _, 3]) {
+        // Three columns are the channels of one image rather than an image.
+        let fits = match images.shape[..] {
+            [_, _, columns] => columns != 3,
+            [_, _, _, channels] => channels == 3,
+            _ => false,
+        };
+        if images.dtype != Dtype::U8 || !fits {
+            let expected =
+                "uint8 images of shape [N, H, W, 3] or [N, H, W], one image as [1, H, W, 3]";
             let found = format!("{:?} of shape {:?}", images.dtype, images.shape);
-            return Err(Error::format(
-                "uint8 images of shape [N, H, W, 3] or [N, H, W]",
-                found,
-                path,
-            ));
+            return Err(Error::format(expected, found, path));
         }
         let labels = labels.map(|labels| labels.classes(path)).transpose()?;
         if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != images.rows()) {
@@ -121,5 +126,11 @@ mod tests {
         write(&path, &[1, 2, 2, 3], &[0; 12]);
         write(&folder.path().join("labels.npy"), &[2], &[0, 6]);
         assert!((ENTRY.verify)(&path).is_err());
+        let options = Options { labels: Labels::Ignored, ..Options::default() };
+        assert_eq!((ENTRY.open)(&path, &options).unwrap().label(0, 0), None);
+        write(&path, &[2, 2, 3], &[0; 12]);
+        assert!(
+            (ENTRY.verify)(&path).unwrap_err().to_string().contains("one image as [1, H, W, 3]")
+        );
     }
 }

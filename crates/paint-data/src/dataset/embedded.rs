@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Counts, DatasetEntry, Domain, Info, Memory, Sample, Split};
-use crate::{Image, Result};
+use crate::{Error, Image, Result};
 
 /// 25 rows of 40 images, lossless.
 static IMAGES: &[u8] = include_bytes!("../../../../assets/cifar10_test_1000/images.webp");
@@ -20,7 +20,14 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     what: "the first 1,000 test images of CIFAR-10, inside the program; split `train` is the last 500 of them",
     benchmark: Some("cifar10"),
     is_named: false,
-    open: |_, options| {
+    open: |path, options| {
+        if !path.as_os_str().is_empty() {
+            return Err(Error::Argument {
+                what: "path of the embedded images",
+                expected: "none: they are inside the program".into(),
+                got: path.display().to_string(),
+            });
+        }
         Ok(Box::new(match options.split {
             Split::Test => embedded()?,
             Split::Train => part(STREAMED)?,

@@ -35,10 +35,13 @@ fn visit(root: &Path, below: &Path, depth: usize, found: &mut Vec<PathBuf>) -> R
         let extension =
             path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
         let is_image = extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()));
-        if root.join(&path).is_dir() {
-            visit(root, &path, depth + 1, found)?;
-        } else if is_image {
-            found.push(path);
+        let kind = std::fs::metadata(root.join(&path)).map(|metadata| metadata.file_type());
+        match kind {
+            Ok(kind) if kind.is_dir() => visit(root, &path, depth + 1, found)?,
+            // A pipe or a device of that name would be waited for.
+            Ok(kind) if !kind.is_file() => {}
+            _ if is_image => found.push(path),
+            _ => {}
         }
     }
     Ok(())

@@ -7,9 +7,10 @@
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
-use super::{Counts, Dataset, DatasetEntry, Domain, Info, Options, Sample, files, imagenet};
+use super::{
+    Counts, Dataset, DatasetEntry, Domain, Info, Labels, Options, Sample, files, imagenet,
+};
 use crate::{Error, Image, Result};
 
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
@@ -20,17 +21,6 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     open: |root, options| Ok(Box::new(Folder::open(root, options)?)),
     verify,
 };
-
-/// What the subfolders of a folder are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Subfolders {
-    /// Classes.
-    #[default]
-    Classes,
-    /// Places where images lie, and nothing else.
-    Places,
-}
 
 /// How many classes of a model a message names.
 const SHOWN: usize = 12;
@@ -48,7 +38,7 @@ impl Folder {
         if paths.is_empty() {
             return Err(Error::format("JPEG, PNG, WebP or BMP files", "none", root));
         }
-        let is_labelled = options.subfolders == Subfolders::Classes;
+        let is_labelled = options.labels == Labels::Read;
         let folders: Vec<Option<&str>> =
             paths.iter().map(|path| files::top_folder(path).filter(|_| is_labelled)).collect();
         let mut names: Vec<&str> = folders.iter().copied().flatten().collect();
@@ -98,7 +88,7 @@ impl Meaning {
             let shown = known.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
             let more = if known.len() > SHOWN { ", ..." } else { "" };
             let expected = format!(
-                "folders named as one class of the model each ({shown}{more}), or data.options.subfolders = \"places\""
+                "folders named as one class of the model each ({shown}{more}), or data.options.labels = \"ignored\""
             );
             return Err(Error::format(expected, format!("{name:?}"), root.join(name)));
         }
@@ -217,7 +207,7 @@ mod tests {
         assert!((ENTRY.verify)(folder.path()).unwrap_err().to_string().contains("empty file"));
         std::fs::write(folder.path().join("b.png"), b"").unwrap();
         assert!((ENTRY.verify)(folder.path()).unwrap_err().to_string().contains("both"));
-        let options = Options { subfolders: Subfolders::Places, ..Options::default() };
+        let options = Options { labels: Labels::Ignored, ..Options::default() };
         let data = (ENTRY.open)(folder.path(), &options).unwrap();
         assert_eq!((data.len(0), data.label(0, 0), data.label(0, 1)), (2, None, None));
     }

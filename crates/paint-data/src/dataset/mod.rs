@@ -25,7 +25,6 @@ pub use config::{Config, Corrupt, TableChoice, read_textures};
 pub use corrupted::Corrupted;
 pub use embedded::{CIFAR10_CLASSES, embedded};
 pub use files::images_below;
-pub use folder::Subfolders;
 pub use imagenet::imagenet_class_name;
 pub use imagenet_c::Images;
 pub use memory::Memory;
@@ -104,9 +103,20 @@ pub struct Options {
     /// A folder: the names of the classes in the order of the model's output. Default: as the files beside the weights say.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
-    /// A folder: what its subfolders are. Default: `classes`.
+    /// A folder or an array: whether labels are looked for. Default: `read`.
     #[serde(skip_serializing_if = "is_default")]
-    pub subfolders: Subfolders,
+    pub labels: Labels,
+}
+
+/// Whether labels are looked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Labels {
+    /// Subfolders are classes; an array has labels in its archive or beside it.
+    #[default]
+    Read,
+    /// Subfolders are places where images lie, and other arrays are left alone.
+    Ignored,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -96,6 +96,11 @@ impl NpyArray {
         Self::parse(npz::open(path, name)?, path)
     }
 
+    /// The same, none if the archive has no array of this name.
+    pub(crate) fn find_in_archive(path: &Path, name: &str) -> Result<Option<Self>> {
+        npz::find(path, name)?.map(|source| Self::parse(source, path)).transpose()
+    }
+
     fn parse(source: Source, path: &Path) -> Result<Self> {
         let expected = |what: &str, found: String| Error::format(what, found, path);
         let mut start = [0; 12];

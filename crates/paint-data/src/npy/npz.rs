@@ -15,7 +15,19 @@ const MAX_TAIL: u64 = 22 + 65_535;
 /// Enough for the directories of some hundred thousand members.
 const MAX_DIRECTORY: u64 = 1 << 24;
 
+/// The array of this name; without one, the names that are there.
 pub(super) fn open(path: &Path, name: &str) -> Result<Source> {
+    search(path, name)?.map_err(|names| {
+        Error::format(format!("an array named {name:?}"), format!("the members {names:?}"), path)
+    })
+}
+
+/// The array of this name, if there is one.
+pub(super) fn find(path: &Path, name: &str) -> Result<Option<Source>> {
+    Ok(search(path, name)?.ok())
+}
+
+fn search(path: &Path, name: &str) -> Result<std::result::Result<Source, Vec<String>>> {
     let file = RandomAccess::open(path)?;
     let directory = directory(&file)?
         .ok_or_else(|| Error::format("an npz archive", "no zip directory", path))?;
@@ -23,11 +35,11 @@ pub(super) fn open(path: &Path, name: &str) -> Result<Source> {
     let mut names = Vec::new();
     for entry in Entries(&directory) {
         if entry.name == member_name.as_bytes() {
-            return member(file, &entry);
+            return member(file, &entry).map(Ok);
         }
         names.push(String::from_utf8_lossy(entry.name).into_owned());
     }
-    Err(Error::format(format!("an array named {name:?}"), format!("the members {names:?}"), path))
+    Ok(Err(names))
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

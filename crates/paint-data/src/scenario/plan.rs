@@ -66,21 +66,23 @@ impl Plan<'_> {
                 && (domain.severity.is_none() || severity.is_none() || domain.severity == severity)
         };
         self.dataset.domains().iter().position(matches).ok_or_else(|| {
-            let mut known: Vec<String> = Vec::new();
-            for domain in self.dataset.domains() {
-                known.push(
-                    domain
-                        .severity
-                        .map_or_else(|| domain.name.clone(), |s| format!("{}:{s}", domain.name)),
-                );
+            let domains = self.dataset.domains().iter();
+            let severities: Vec<String> = domains
+                .clone()
+                .filter(|domain| domain.name == name)
+                .filter_map(|domain| Some(domain.severity?.to_string()))
+                .collect();
+            if let Some(severity) = severity.filter(|_| !severities.is_empty()) {
+                return Error::Argument {
+                    what: "severity",
+                    expected: format!("one of {} for {name}", severities.join(", ")),
+                    got: severity.to_string(),
+                };
             }
-            let got =
-                severity.map_or_else(|| name.to_owned(), |severity| format!("{name}:{severity}"));
-            Error::Argument {
-                what: "domain",
-                expected: format!("one of {}", known.join(", ")),
-                got,
-            }
+            let mut known: Vec<&str> = domains.map(|domain| domain.name.as_str()).collect();
+            known.dedup();
+            let expected = format!("one of {}", known.join(", "));
+            Error::Argument { what: "domain", expected, got: name.to_owned() }
         })
     }
 

@@ -236,7 +236,7 @@ fn wrong_configurations_are_refused_by_name() {
         (config("cyclic"), "recurring"),
         (Config { delta: Some(0.1), ..config("continual") }, "delta"),
         (Config { severity: Some(3), ..config("gradual") }, "severity"),
-        (Config { severity: Some(6), ..config("continual") }, "gaussian_noise:6"),
+        (Config { severity: Some(6), ..config("continual") }, "4, 5 for gaussian_noise, got \"6\""),
         (Config { domains: Some(vec!["rain".into()]), ..config("continual") }, "rain"),
         (Config { order: Some("paint_10".into()), ..config("continual") }, "paint_9"),
         (Config { domains: Some(vec!["clean".into()]), ..config("gradual") }, "clean"),

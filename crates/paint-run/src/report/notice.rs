@@ -18,10 +18,18 @@ fn is_embedded(results: &Results) -> bool {
     results.protocol.data.name == embedded::NAME
 }
 
-/// One sentence or two where the numbers do not come from the data that their protocol, or the table or figure that was asked
-/// for, is of.
+/// A sentence for each way in which the numbers are not of what their protocol, or the table or figure that was asked for,
+/// is of: other images, another order or severity.
 pub fn notice(results: &Results) -> Option<String> {
     let target = results.target.as_deref().and_then(|name| Target::find(name).ok());
+    let told: Vec<String> = [other_images(results, target), other_stream(results, target)]
+        .into_iter()
+        .flatten()
+        .collect();
+    (!told.is_empty()).then(|| told.join(" "))
+}
+
+fn other_images(results: &Results, target: Option<&Target>) -> Option<String> {
     let protocol = target.map_or(results.protocol.name.as_str(), |target| target.full);
     let data = Protocol::find(protocol).ok()?.data.name;
     let name = &results.protocol.data.name;
@@ -46,6 +54,23 @@ pub fn notice(results: &Results) -> Option<String> {
          Give --data and --weights for the table itself.",
         target.name
     ))
+}
+
+/// What the user changed of the stream that the protocol's own sentence describes.
+fn other_stream(results: &Results, target: Option<&Target>) -> Option<String> {
+    let name = target.map_or(results.protocol.name.as_str(), |target| {
+        if is_embedded(results) { target.small } else { target.full }
+    });
+    let mut shipped = Protocol::find(name).ok()?;
+    if let Some(target) = target {
+        target.adjust(&mut shipped);
+    }
+    // How many images a visit has is told in any case.
+    let is_told = |key: &str| key.starts_with("scenario.") && key != "scenario.limit";
+    let departures = results.protocol.departures(&shipped).ok()?.into_iter();
+    let told: Vec<String> =
+        departures.filter(|other| is_told(&other.key)).map(|other| other.to_string()).collect();
+    (!told.is_empty()).then(|| format!("Not the stream of {name}: {}.", told.join(", ")))
 }
 
 #[cfg(test)]
@@ -101,5 +126,10 @@ mod tests {
         assert!(told.ends_with("the dataset npy in its place, corrupted on the fly."), "{told}");
         results.protocol.data.name = "cifar10-c".into();
         assert_eq!(notice(&results), None);
+        results.protocol.scenario.limit = Some(7);
+        assert_eq!(notice(&results), None);
+        results.protocol.scenario.severity = Some(3);
+        let told = "Not the stream of cifar10-c: scenario.severity: 3 in place of 5.";
+        assert_eq!(notice(&results).as_deref(), Some(told));
     }
 }

@@ -13,6 +13,7 @@ use paint_run::reproduce::{Target, every_method};
 use super::progress::Progress;
 use super::shell;
 use crate::output::Output;
+use crate::place::refuse_foreign;
 use crate::source::SourceArgs;
 use crate::{Usage, process};
 
@@ -84,15 +85,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(args.threads.unwrap_or(0))?;
-    let (protocol, target) = protocol(args)?;
+    let target = args.reproduce.as_deref().map(Target::find).transpose()?;
+    let named = named(args, target)?;
+    let protocol = protocol(args, target, named.clone())?;
     let place = place(args, &protocol, target)?;
-    let shipped = protocol.clone();
+    refuse_foreign(&place.out, "bench")?;
     let variants = variants(args, target, &protocol)?;
     warn_of_idle_settings(&args.assignments, &variants);
     let protocol = protocol.resolve(&place)?;
     let grid = Grid::new(protocol, variants, &place)?;
     eprintln!("protocol {} {}: {}", grid.protocol.name, grid.hash, grid.protocol.what);
-    for difference in grid.protocol.departures(&Protocol::find(&shipped.name).unwrap_or(shipped))? {
+    for difference in grid.protocol.departures(&named)? {
         eprintln!("  {difference}");
     }
     paint_rng::create_folder(&place.out)
@@ -122,10 +125,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The protocol that is asked for, with the flags in it.
-fn protocol(args: &Args) -> anyhow::Result<(Protocol, Option<&'static Target>)> {
-    let target = args.reproduce.as_deref().map(Target::find).transpose()?;
-    let mut protocol = match (target, &args.protocol) {
+/// The protocol that is asked for, as it is written.
+fn named(args: &Args, target: Option<&Target>) -> anyhow::Result<Protocol> {
+    Ok(match (target, &args.protocol) {
         (Some(target), _) if args.data.is_some() => Protocol::find(target.full)?,
         (Some(target), _) => {
             let mut small = Protocol::find(target.small)?;
@@ -136,7 +138,15 @@ fn protocol(args: &Args) -> anyhow::Result<(Protocol, Option<&'static Target>)> 
         (None, None) => {
             return Err(Usage("give --protocol, --reproduce or a subcommand".into()).into());
         }
-    };
+    })
+}
+
+/// The same with the flags in it.
+fn protocol(
+    args: &Args,
+    target: Option<&Target>,
+    mut protocol: Protocol,
+) -> anyhow::Result<Protocol> {
     if let Some(seeds) = &args.seeds {
         protocol.seeds = parse_seeds(seeds)?;
     }
@@ -166,7 +176,7 @@ fn protocol(args: &Args) -> anyhow::Result<(Protocol, Option<&'static Target>)> 
         target.adjust(&mut protocol);
     }
     protocol.check()?;
-    Ok((protocol, target))
+    Ok(protocol)
 }
 
 fn place(args: &Args, protocol: &Protocol, target: Option<&Target>) -> anyhow::Result<Place> {

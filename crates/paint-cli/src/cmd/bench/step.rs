@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use paint_methods::BuildArgs;
 use paint_methods::paint::{Config, Paint, Preset};
-use paint_nn::backbone::{self, Backbone, BuildOptions, Request, Weights};
+use paint_nn::backbone::{self, Backbone, BackboneEntry, BuildOptions, Family, Request, Weights};
 use paint_nn::checkpoint::{self, Dtype, PreprocessFlags};
 use paint_nn::loss::{MixedLabels, interpolation_consistency, mutual_information};
 use paint_nn::params::Trainable;
@@ -90,11 +90,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.batch == 0 || args.repeat == 0 {
         return Err(Usage("--batch and --repeat take a number from 1".to_owned()).into());
     }
+    let network = backbone::find(&args.backbone).map_err(|error| Usage(error.to_string()))?;
+    if network.family != Family::Transformer {
+        let why =
+            format!("--backbone: the step with prompts needs a transformer, got {}", network.name);
+        return Err(Usage(why).into());
+    }
     process::set_threads(args.threads)?;
     let device = process::device(&args.device, &args.precision)?;
     match (&args.weights, &args.images, &args.dump) {
-        (Some(weights), Some(images), Some(out)) => dump(args, &device, weights, images, out),
-        _ => time(args, &device),
+        (Some(weights), Some(images), Some(out)) => dump(network, &device, weights, images, out),
+        _ => time(args, network, &device),
     }
 }
 
@@ -131,9 +137,8 @@ fn gradients(
     Ok((logits.detach(), gradients))
 }
 
-fn time(args: &Args, device: &Device) -> Result<()> {
-    let entry = backbone::find(&args.backbone).map_err(|error| Usage(error.to_string()))?;
-    let source = entry.build(Weights::Random(Seed(0)), &BuildOptions::new(device))?;
+fn time(args: &Args, network: &BackboneEntry, device: &Device) -> Result<()> {
+    let source = network.build(Weights::Random(Seed(0)), &BuildOptions::new(device))?;
     let [height, width] = source.spec().image_size;
     let mut rng = Seed(0).derive("bench/step", &[]);
     let shape = [args.batch, 3, height, width];
@@ -198,12 +203,17 @@ fn time(args: &Args, device: &Device) -> Result<()> {
     })
 }
 
-fn dump(args: &Args, device: &Device, weights: &Path, inputs: &Path, out: &Path) -> Result<()> {
+fn dump(
+    network: &BackboneEntry,
+    device: &Device,
+    weights: &Path,
+    inputs: &Path,
+    out: &Path,
+) -> Result<()> {
     let preprocess = checkpoint::read_preprocess(weights, &PreprocessFlags::default())?;
     let options = BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(device) };
     let weights = Weights::Checkpoint(checkpoint::read(weights)?);
-    let entry = backbone::find(&args.backbone).map_err(|error| Usage(error.to_string()))?;
-    let source = entry.build(weights, &options)?;
+    let source = network.build(weights, &options)?;
     let file = checkpoint::read(inputs)?;
     let array = |name: &str| {
         file.get(name).with_context(|| format!("no array {name:?}: {}", inputs.display()))

@@ -3,9 +3,13 @@
 use std::{io::Write as _, path::Path};
 
 use anyhow::{Context as _, bail};
+use paint_data::dataset::{self, Labels, Options};
+use rayon::prelude::*;
 use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
-use super::{Args, Format, TableArg};
+use super::{Args, Format, TableArg, input_row};
 
 const NAME: &str = "paint-corrupt.json";
 
@@ -14,6 +18,8 @@ const NAME: &str = "paint-corrupt.json";
 pub(super) struct Settings<'a> {
     version: &'static str,
     input: std::path::PathBuf,
+    /// Digits that other images would not give.
+    images: String,
     format: Format,
     table: TableArg,
     seed: u64,
@@ -24,11 +30,11 @@ pub(super) struct Settings<'a> {
 impl<'a> Settings<'a> {
     pub(super) fn new(args: &'a Args, format: Format) -> anyhow::Result<Self> {
         let input = &args.input;
+        let place = input.canonicalize();
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
-            input: input
-                .canonicalize()
-                .with_context(|| format!("cannot read {}", input.display()))?,
+            input: place.with_context(|| format!("cannot read {}", input.display()))?,
+            images: images(input)?,
             format,
             table: args.table,
             seed: args.seed,
@@ -43,9 +49,10 @@ impl<'a> Settings<'a> {
         let text = serde_json::to_string_pretty(self)? + "\n";
         match std::fs::read_to_string(&path) {
             Ok(before) if before == text => Ok(()),
-            Ok(_) => bail!(
-                "{} was made with other settings, see {NAME} there; choose another --out",
-                out.display()
+            Ok(before) => bail!(
+                "{} was made with other settings{}, see {NAME} there; choose another --out",
+                out.display(),
+                difference(&before, &text).map_or_else(String::new, |key| format!(" ({key})"))
             ),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Ok(paint_data::write_atomically(&path, |file| file.write_all(text.as_bytes()))?)
@@ -53,4 +60,35 @@ impl<'a> Settings<'a> {
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
         }
     }
+}
+
+/// Digits over the names and the contents of all images, and their labels.
+fn images(input: &Path) -> anyhow::Result<String> {
+    let row = input_row(input);
+    let options = Options { labels: Labels::Ignored, ..Options::default() };
+    let data = (dataset::entry(row)?.open)(input, &options)?;
+    let content = |index| Ok(Sha256::digest(data.content(0, index)?));
+    let contents: Vec<_> =
+        (0..data.len(0)).into_par_iter().map(content).collect::<paint_data::Result<_>>()?;
+    let mut hasher = Sha256::new();
+    for (index, content) in contents.iter().enumerate() {
+        hasher.update(content);
+        hasher.update(format!("{:?}", data.label(0, index)));
+    }
+    if input.is_dir() {
+        dataset::images_below(input)?
+            .iter()
+            .for_each(|path| hasher.update(path.as_os_str().as_encoded_bytes()));
+    }
+    let digits: Vec<String> =
+        hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(digits.concat())
+}
+
+/// The first key in which two notes differ.
+fn difference(before: &str, after: &str) -> Option<String> {
+    let (before, after): (Value, Value) =
+        (serde_json::from_str(before).ok()?, serde_json::from_str(after).ok()?);
+    let mut keys = after.as_object()?.keys();
+    keys.find(|key| before.get(key) != after.get(key)).cloned()
 }

@@ -12,6 +12,9 @@ use super::choice::{
 use crate::Result;
 use crate::preset::{is_share, not_negative, read};
 
+/// The most tokens of a prompt: several times those of an image, where attention grows with the square.
+const LONGEST: usize = 1024;
+
 /// The settings. Rates, weights and thresholds are `f64` so that they print as they were written. `D` with a number is
 /// the difference of that number between paper and code, under [*Fidelity*](super#fidelity).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -187,6 +190,7 @@ impl Config {
                 self.prompt_length > 0 || self.blocks > 0 || self.train_cls_token,
                 "nothing would train: prompt_length and blocks are both 0",
             ),
+            (self.prompt_length <= LONGEST, "prompt_length must be 1024 or less"),
             (
                 !self.oracle || self.prompt_length > 0,
                 "the oracle chooses prompts, and prompt_length is 0",
