@@ -1,6 +1,5 @@
 //! `paint cam`: where each method looks, image by image.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -182,9 +181,8 @@ fn draw(shots: &[CamShot], out: &Path) -> anyhow::Result<Vec<Drawn>> {
         let factor = (SIDE / shot.image.height()).max(1);
         let file = format!("{i:03}.png");
         let path = out.join(&file);
-        let png =
-            File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-        side_by_side(&panels, factor)?.write_png(png)?;
+        let image = side_by_side(&panels, factor)?;
+        paint_data::write_atomically(&path, |file| image.write_png(file))?;
         let predicted = shot.maps.iter().map(|map| map.said.clone()).collect();
         drawn.push(Drawn { file, truth: shot.truth.clone(), predicted });
     }

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cell, CellResult, CellTiming, Grid};
 use crate::experiment::{Earlier, Experiment, write_json};
-use crate::metric::restart_peak_memory;
 use crate::{Error, Event, Result};
 
 /// What happens to a grid; `cell` is the place in `Grid::cells`.
@@ -130,9 +129,7 @@ fn finish(
         return Ok(result);
     }
     let run = || {
-        if jobs == 1 {
-            restart_peak_memory();
-        }
+        CellTiming::begin(&cell.config.out, jobs)?;
         run(grid, at, cell, tell)
     };
     catch_unwind(AssertUnwindSafe(run))

@@ -5,7 +5,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::metric::restart_peak_memory;
 use crate::{Error, Result};
+
+/// Marks a run that shared the machine with others of its grid.
+const SIDE_BY_SIDE: &str = "side-by-side";
 
 /// One line of `timing.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,7 +22,7 @@ pub struct CellTiming {
     pub device: String,
     /// Time in the method for each image, in milliseconds.
     pub ms_per_image: f64,
-    /// The largest resident memory of the process; of the whole grid, if several cells ran at once.
+    /// The largest memory on the GPU, or resident memory of the process, which may hold on to some of the cell before it.
     pub peak_memory_mib: Option<f64>,
 }
 
@@ -51,8 +55,26 @@ impl CellTiming {
         text.lines().enumerate().map(line).collect()
     }
 
-    /// What the run in `folder` left in its `summary.json`.
+    /// Before a run in `folder` beside others, or alone.
+    pub(super) fn begin(folder: &Path, jobs: usize) -> Result<()> {
+        let mark = folder.join(SIDE_BY_SIDE);
+        let marked = if jobs > 1 {
+            paint_rng::create_folder(folder).and_then(|()| std::fs::write(&mark, ""))
+        } else {
+            restart_peak_memory();
+            match std::fs::remove_file(&mark) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        };
+        marked.map_err(|source| Error::Io { action: "write", source, path: mark })
+    }
+
+    /// What the run in `folder` left in its `summary.json`; nothing of one that others disturbed.
     pub(super) fn read(folder: &Path, cell: &str, label: &str, device: &str) -> Option<Self> {
+        if folder.join(SIDE_BY_SIDE).exists() {
+            return None;
+        }
         let text = std::fs::read_to_string(folder.join("summary.json")).ok()?;
         let Summary { timing } = serde_json::from_str(&text).ok()?;
         Some(Self {

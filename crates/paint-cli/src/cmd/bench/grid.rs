@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Threads; every core unless given
     #[arg(long)]
     threads: Option<usize>,
-    /// Runs at the same time; on a GPU they wait for each other, so that one is as fast
+    /// Runs at the same time; times are told of one at a time only, and on a GPU one is as fast
     #[arg(long, default_value_t = 1)]
     jobs: usize,
     /// Batches between two checkpoints of a run
