@@ -1,4 +1,4 @@
-//! Where a path leads, so that two can be compared, and whose results lie there.
+//! Where a path leads, so that two can be compared, and what lies there.
 
 use std::io;
 use std::path::{self, Path, PathBuf};
@@ -6,8 +6,8 @@ use std::path::{self, Path, PathBuf};
 use crate::Usage;
 
 /// The file by which the results of each command that leaves a `summary.json` are known.
-const MARKS: [(&str, &str); 3] =
-    [("run", "config.toml"), ("bench", "protocol.toml"), ("demo", "demo.html")];
+const MARKS: [(&str, &str); 4] =
+    [("run", "config.toml"), ("bench", "cells"), ("bench", "protocol.toml"), ("demo", "demo.html")];
 
 /// Refuses a folder that holds the results of another command than this one.
 pub(crate) fn refuse_foreign(out: &Path, command: &str) -> Result<(), Usage> {
@@ -29,4 +29,15 @@ pub(crate) fn resolved(path: &Path) -> io::Result<PathBuf> {
         || path.clone(),
         |(part, found)| found.join(path.strip_prefix(part).unwrap_or(Path::new(""))),
     ))
+}
+
+/// The row of the dataset table that reads a set of clean images.
+pub(crate) fn dataset_row(path: &Path) -> &'static str {
+    if path.is_file() {
+        "npy"
+    } else if path.join("test_batch.bin").exists() || path.join("cifar-10-batches-bin").exists() {
+        "cifar10"
+    } else {
+        "folder"
+    }
 }

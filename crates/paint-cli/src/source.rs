@@ -1,8 +1,8 @@
-//! The flags that say where source images are, which `run` and `adapt` share.
+//! Source images, as `run`, `adapt` and `bench` are told of them and tell of them.
 
 use std::path::PathBuf;
 
-use paint_run::Draft;
+use paint_run::{Draft, Experiment};
 
 /// Source images, for the methods that look at them before they are deployed (`paint list methods` says which).
 #[derive(Debug, clap::Args)]
@@ -44,5 +44,12 @@ impl SourceArgs {
             });
         }
         Ok(())
+    }
+}
+
+/// Tells of what a method does before the first batch: some take minutes over it.
+pub(crate) fn announce_source(experiment: &Experiment) {
+    if let Some(images) = experiment.source_images() {
+        eprintln!("{} prepares on {images} source images", experiment.config.method.name);
     }
 }

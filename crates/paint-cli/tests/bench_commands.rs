@@ -324,5 +324,5 @@ fn results_of_two_protocols_stand_side_by_side_with_a_warning() {
     command.args(["run", "--method", "source", "--dataset", "embedded", "--weights", "embedded"]);
     let output = command.args(["--overwrite", "--out"]).arg(&folders[0]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("protocol.toml of `paint bench`"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cells of `paint bench`"), "{}", stderr(&output));
 }

@@ -165,6 +165,13 @@ fn an_array_becomes_the_cifar_10_c_layout_that_the_dataset_reads() {
         contrast.apply(&images[1], 5, paint_data::corruption::Table::Cifar, &mut rng).unwrap();
     assert_eq!(data.sample(4, 1).unwrap().image, expected);
     assert_eq!(stdout(&paint(&arguments)), "0 files written, 2 kept\n");
+    write(&temp.path().join("labels.npy"), &[3], &[4, 0, 8]);
+    let relabelled = paint(&arguments);
+    assert!(String::from_utf8_lossy(&relabelled.stderr).contains("other settings (images)"));
+    // A note without anything beside it is of a run that failed.
+    fs::remove_file(out.join("labels.npy")).unwrap();
+    fs::remove_file(out.join("contrast.npy")).unwrap();
+    assert_eq!(stdout(&paint(&arguments)), "2 files written, 0 kept\n");
 }
 
 #[test]

@@ -17,8 +17,7 @@ pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
-    // What a link leads to is written, and the link stays.
-    let path = &if path.is_symlink() { path.canonicalize()? } else { path.to_owned() };
+    let path = &followed(path)?;
     let (temporary, file) = filled(path, write)?;
     file.sync_all()?;
     fs::rename(&temporary.0, path)?;
@@ -53,8 +52,20 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
+/// Where a link leads, whether or not something is there yet: that is written, and the link stays.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        _ if !path.is_symlink() => Ok(path.to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Ok(folder_of(path).join(fs::read_link(path)?))
+        }
+        found => found,
+    }
+}
+
 /// Removes what killed processes left of `path` while writing it. Nobody may be writing it now.
 pub fn remove_leftovers(path: &Path) -> io::Result<()> {
+    let path = &followed(path)?;
     let name = file_name(path)?;
     for entry in fs::read_dir(folder_of(path))? {
         let entry = entry?;
@@ -177,6 +188,12 @@ mod tests {
             std::os::unix::fs::symlink(&path, &link).unwrap();
             write_atomically(&link, |out| out.write_all(b"through")).unwrap();
             assert!(link.is_symlink() && fs::read(&path).unwrap() == b"through");
+            fs::remove_file(&path).unwrap();
+            fs::write(folder.path().join(".state.7-0.tmp"), "half").unwrap();
+            remove_leftovers(&link).unwrap();
+            write_atomically(&link, |out| out.write_all(b"anew")).unwrap();
+            assert!(link.is_symlink() && fs::read(&path).unwrap() == b"anew");
+            assert_eq!(names(folder.path()), ["link", "state"]);
         }
     }
 

@@ -25,18 +25,32 @@ fn is_open(options: &Options) -> bool {
     options.classes.is_empty() && options.labels == Labels::Read
 }
 
-/// Refuses named folders that no name of the model puts in order, unless they are as many as its classes: alphabetical
-/// order, as it is usual then, would give each of fewer folders another class.
+/// Refuses labels that cannot be those of a model.
 pub(crate) fn check(options: &Options, info: &Info, num_classes: usize) -> Result<()> {
-    match &info.class_names {
-        Some(names) if options.classes.is_empty() && names.len() != num_classes => {
-            Err(Error::config(format!(
-                "data.options.classes: {} folders with names ({:?}, ...) for a model of {num_classes} classes whose names are \
-                 not known: name the folders by the number of their class, or give the names in the model's order",
-                names.len(),
-                names[0],
-            )))
-        }
-        _ => Ok(()),
+    if info.class_indices.is_none() && info.num_classes > num_classes {
+        let found = info.num_classes;
+        return Err(Error::config(format!(
+            "labels of {}: expected those of {num_classes} classes, as the model has, found {found}",
+            info.name
+        )));
     }
+    check_names(options, info, num_classes)
+}
+
+/// Refuses names of classes that are not as many as a model's own, and fewer named folders than it has classes, whose place
+/// among them nobody tells. As many as it has are in alphabetical order, as is usual.
+pub(crate) fn check_names(options: &Options, info: &Info, num_classes: usize) -> Result<()> {
+    let Some(names) = info.class_names.as_ref().filter(|names| names.len() != num_classes) else {
+        return Ok(());
+    };
+    let count = names.len();
+    Err(Error::config(if options.classes.is_empty() {
+        format!(
+            "{count} folders with names ({:?}, ...) for a model of {num_classes} classes whose names are not known: name the \
+             folders by the number of their class, or give data.options.classes in the model's order",
+            names[0]
+        )
+    } else {
+        format!("names of classes: expected {num_classes}, as many as the model has, found {count}")
+    }))
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use paint_data::{dataset, scenario};
+use paint_nn::checkpoint::CropMode;
 use serde::{Deserialize, Serialize};
 
 pub use draft::Draft;
@@ -103,6 +104,12 @@ pub struct Model {
     /// The filter of the resize: `bilinear` or `bicubic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpolation: Option<String>,
+    /// How an image of another shape is brought to the input: `center` or `squash`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crop_mode: Option<CropMode>,
+    /// Heads of a transformer, where they are not one for 64 channels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_heads: Option<usize>,
     /// Whether images that have the model's size already are resized and cropped too. Default: `if_needed`.
     #[serde(default)]
     pub resize: Resize,
@@ -127,6 +134,8 @@ impl Model {
             input_size: None,
             crop_pct: None,
             interpolation: None,
+            crop_mode: None,
+            num_heads: None,
             resize: Resize::default(),
         }
     }
@@ -174,7 +183,7 @@ fn default_precision() -> String {
     "f32".into()
 }
 
-fn is_default_precision(name: &str) -> bool {
+pub(crate) fn is_default_precision(name: &str) -> bool {
     name == "f32"
 }
 
@@ -199,16 +208,26 @@ impl Config {
     /// The first key, dotted, in which another run's document differs in a way that changes results, with both values
     /// (this run's first).
     pub fn difference(&self, other: &str) -> Result<Option<(String, String, String)>> {
-        let (ours, theirs) = (self.leaves()?, leaves(other)?);
-        let value = |leaves: &BTreeMap<String, String>, key: &String| {
-            leaves.get(key).map_or_else(|| "nothing".into(), String::clone)
-        };
-        let differs = |key: &&String| {
-            !INERT.contains(&key.as_str()) && value(&ours, key) != value(&theirs, key)
-        };
-        let key = ours.keys().chain(theirs.keys()).find(differs);
-        Ok(key.map(|key| (key.clone(), value(&ours, key), value(&theirs, key))))
+        let (mut ours, mut theirs) = (self.leaves()?, leaves(other)?);
+        for leaves in [&mut ours, &mut theirs] {
+            leaves.retain(|key, _| !INERT.contains(&key.as_str()));
+        }
+        Ok(difference(&ours, &theirs))
     }
+}
+
+/// The first key in which two documents differ, with both values; what makes other keys differ too comes first.
+pub fn difference(
+    ours: &BTreeMap<String, String>,
+    theirs: &BTreeMap<String, String>,
+) -> Option<(String, String, String)> {
+    let value = |leaves: &BTreeMap<String, String>, key: &str| {
+        leaves.get(key).map_or_else(|| "nothing".into(), String::clone)
+    };
+    let first = ["method.name", "method.preset", "model.sha256"].into_iter();
+    let all = first.chain(ours.keys().chain(theirs.keys()).map(String::as_str));
+    let key = all.into_iter().find(|key| value(ours, key) != value(theirs, key))?;
+    Some((key.to_owned(), value(ours, key), value(theirs, key)))
 }
 
 /// Every value of a document under its dotted key.
@@ -297,5 +316,9 @@ images = 500
         let without = read(&TEXT.replace("eta = 0.5", "")).unwrap().to_toml().unwrap();
         let expected = ("method.eta".into(), "0.5".into(), "nothing".into());
         assert_eq!(config.difference(&without).unwrap(), Some(expected));
+        // What makes the others differ comes first.
+        let tent = TEXT.replace("\"paint\"\neta = 0.5", "\"tent\"\nalr = 0.5");
+        let (key, ..) = config.difference(&tent).unwrap().unwrap();
+        assert_eq!(key, "method.name");
     }
 }

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use paint_data::dataset::Options;
 use paint_data::{Dataset, Loader, ReadAhead, Stream, write_atomically};
 use paint_methods::{BuildArgs, Method, SourceNeed, by_name};
 use paint_nn::backbone::Backbone;
@@ -66,15 +67,15 @@ impl Experiment {
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;
         let model = model::open(&mut config.model, &device)?;
-        classes::check(&config.data.options, dataset.info(), model.spec().num_classes)?;
         let benchmark = paint_data::dataset::entry(&config.data.name)?.benchmark;
         let settings = method.fit(&config.method.settings, &*model, benchmark)?;
         config.method.settings = method.resolve(&settings)?;
         let (preprocess, resize) = (&model.spec().preprocess, config.model.resize);
-        let fit = |data: Arc<dyn Dataset>| -> Result<Arc<dyn Dataset>> {
+        let fit = |data: Arc<dyn Dataset>, options: &Options| -> Result<Arc<dyn Dataset>> {
+            classes::check(options, data.info(), model.spec().num_classes)?;
             Ok(Arc::new(Fitted::new(data, preprocess, resize)?))
         };
-        let dataset = fit(dataset)?;
+        let dataset = fit(dataset, &config.data.options)?;
         let batch_size = config.scenario.batch_size;
         let open = |probe| Probe::open(probe, &dataset, batch_size, &device, fit);
         let probe = config.probe.as_ref().map(open).transpose()?;
@@ -110,6 +111,11 @@ impl Experiment {
             paint_methods::Error::NoSource { .. } => Error::NoSource { why: error.to_string() },
             other => other.into(),
         })
+    }
+
+    /// How many source images the method looks at before it is deployed.
+    pub fn source_images(&self) -> Option<usize> {
+        self.source.as_ref().map(SourceImages::count)
     }
 
     /// What the methods made here ask of their network.
@@ -160,8 +166,8 @@ impl Experiment {
         paint_rng::remove_leftovers(&state).map_err(half_done)?;
         write_text(&out.join("config.toml"), &self.config.to_toml()?)?;
         if earlier == Earlier::Overwrite {
-            for path in [&state, &out.join("summary.json")] {
-                remove(path)?;
+            for name in ["state.safetensors", "summary.json", "domains.csv", "summary.md"] {
+                remove(&out.join(name))?;
             }
         }
         let log = EventLog::open(&out.join("events.jsonl"), runner.position())?;

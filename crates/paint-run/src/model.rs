@@ -55,7 +55,7 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     let architecture = Architecture::detect(&arrays, &beside)?;
     let positions = positions(&architecture, preprocess.input_size);
     let preprocess = Some(preprocess);
-    let num_heads = architecture.stated_heads();
+    let num_heads = config.num_heads.or(architecture.stated_heads());
     let options = BuildOptions { preprocess, positions, num_heads, ..BuildOptions::new(device) };
     let is_row = |name: &&String| BACKBONES.iter().any(|entry| entry.name == **name);
     let name = config.backbone.clone().or(beside.architecture.as_ref().filter(is_row).cloned());
@@ -70,7 +70,7 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
                 patch_size: sizes.patch_size[0],
                 embed_dim: sizes.embed_dim,
                 depth: sizes.depth,
-                num_heads: sizes.num_heads,
+                num_heads: num_heads.unwrap_or(sizes.num_heads),
                 mlp_ratio: sizes.mlp_hidden as f32 / sizes.embed_dim as f32,
                 num_classes: sizes.num_classes.unwrap_or(0),
             };
@@ -94,6 +94,10 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     config.input_size = Some(used.input_size);
     config.crop_pct = Some(used.crop_pct);
     config.interpolation = Some(used.interpolation.name().into());
+    config.crop_mode = Some(used.crop_mode).filter(|mode| *mode != CropMode::Center);
+    // What every published transformer has goes without saying.
+    let unusual = |vit: &&VitConfig| vit.num_heads * 64 != vit.embed_dim;
+    config.num_heads = model.vit_config().filter(unusual).map(|vit| vit.num_heads);
     Ok(model)
 }
 
@@ -143,6 +147,7 @@ fn flags(config: &Model) -> Result<PreprocessFlags> {
         std: config.std,
         input_size: config.input_size,
         crop_pct: config.crop_pct,
+        crop_mode: config.crop_mode,
         interpolation: interpolation.transpose()?,
     })
 }

@@ -66,17 +66,17 @@ impl Probe {
         stream: &Arc<dyn Dataset>,
         batch_size: usize,
         device: &Device,
-        fit: impl FnOnce(Arc<dyn Dataset>) -> Result<Arc<dyn Dataset>>,
+        fit: impl FnOnce(Arc<dyn Dataset>, &dataset::Options) -> Result<Arc<dyn Dataset>>,
     ) -> Result<Self> {
         let of = |data: &Arc<dyn Dataset>| Some((Arc::clone(data), clean_domain(&**data)?));
         let clean = match &config.data {
             _ if config.clean == 0 => None,
-            Some(other) => of(&fit(other.open(Seed(0))?.into())?),
+            Some(other) => of(&fit(other.open(Seed(0))?.into(), &other.options)?),
             None => of(stream),
         };
         if config.clean > 0 && clean.is_none() {
             return Err(Error::config(
-                "probe.clean: the dataset has no domain called \"clean\"; give probe.data.name and probe.data.path",
+                "probe.clean: the dataset has no domain called \"clean\"; give --clean-data, or probe.data.name and probe.data.path",
             ));
         }
         let (config, stream, device) = (config.clone(), Arc::clone(stream), device.clone());

@@ -18,6 +18,7 @@ use paint_data::corruption::CORRUPTIONS;
 use paint_data::dataset::{Corrupt, Options};
 use paint_data::{dataset, scenario};
 use paint_methods::METHODS;
+use paint_nn::checkpoint::CropMode;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -126,6 +127,12 @@ pub struct Weights {
     /// The filter of the resize.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpolation: Option<String>,
+    /// How an image of another shape is brought to the input: `center` or `squash`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crop_mode: Option<CropMode>,
+    /// Heads of a transformer, where they are not one for 64 channels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_heads: Option<usize>,
     /// Whether images of the model's size are resized and cropped too.
     #[serde(default)]
     pub resize: Resize,
@@ -274,6 +281,8 @@ impl Protocol {
                 input_size,
                 crop_pct,
                 interpolation: self.model.interpolation.clone(),
+                crop_mode: self.model.crop_mode,
+                num_heads: self.model.num_heads,
                 resize: self.model.resize,
             },
             data: dataset::Config {

@@ -11,7 +11,7 @@ use paint_tensor::{Device, Tensor};
 
 use crate::config::{Resize, Source};
 use crate::model::Fitted;
-use crate::{Error, Result};
+use crate::{Error, Result, classes};
 
 /// How many images are drawn unless the configuration says: what EATA's authors take.
 const IMAGES: usize = 2000;
@@ -46,6 +46,7 @@ impl Pool {
         };
         let dataset = paint_data::dataset::entry(&config.name)?.open;
         let dataset: Arc<dyn Dataset> = dataset(&config.path, &config.options)?.into();
+        classes::check_names(&config.options, dataset.info(), spec.num_classes)?;
         if dataset.domains().len() != 1 {
             let found = format!("{} domains in {:?}", dataset.domains().len(), config.name);
             return refuse("a dataset of one domain, the source".into(), found);
@@ -84,6 +85,11 @@ impl Pool {
 }
 
 impl SourceImages {
+    /// `M`.
+    pub fn count(&self) -> usize {
+        self.images.shape()[0]
+    }
+
     /// Draws and reads the images that `config` asks for, resized as those of the stream are.
     pub fn open(
         config: &Source,

@@ -11,6 +11,7 @@ use paint_data::image::Preprocess;
 use paint_data::{Loader, ReadAhead, SampleRef};
 use paint_methods::Method;
 use paint_run::checkpoint::{read_state, write_state};
+use paint_run::config::difference;
 use paint_run::metric::Score;
 use paint_run::model::class_names;
 use paint_run::report::quoted;
@@ -19,7 +20,7 @@ use paint_run::{Config, Draft, Experiment, fit};
 use paint_tensor::Device;
 use serde_json::json;
 
-use crate::source::SourceArgs;
+use crate::source::{SourceArgs, announce_source};
 use crate::{Usage, process};
 
 /// Adapt to unlabelled images and predict them; predictions go to stdout
@@ -78,6 +79,7 @@ enum Format {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(args.threads)?;
     let experiment = Experiment::open(config(args)?)?;
+    announce_source(&experiment);
     let mut method = experiment.method()?;
     let device = experiment.device();
     let about = about(&experiment.config)?;
@@ -100,10 +102,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         ReadAhead::default(),
     );
     let mut unsaved = 0;
+    // Of each batch that got a prompt, whether it was a new one.
+    let mut prompts: Vec<bool> = Vec::new();
     let stream = || -> anyhow::Result<()> {
         for batch in Uploads::new(loader, device) {
             let batch = batch?;
-            let logits = fit::step(&mut *method, &batch.images)?.logits;
+            let step = fit::step(&mut *method, &batch.images)?;
+            let logits = step.logits;
+            prompts.extend(step.prompt.map(|prompt| prompt.allocated));
             let [_, classes] = logits.dims2("logits")?;
             let logits = logits.to_vec()?;
             let rows = || logits.chunks_exact(classes).zip(&batch.plan.samples);
@@ -128,6 +134,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let saved = if unsaved > 0 { save(&*method) } else { Ok(()) };
     outcome?;
     saved?;
+    if !prompts.is_empty() {
+        let new = prompts.iter().filter(|new| **new).count();
+        eprintln!("prompts: {new} allocated, {} batches met one again", prompts.len() - new);
+    }
     if let Some(path) = &args.state {
         eprintln!("state: {}", path.display());
     }
@@ -210,10 +220,12 @@ fn config(args: &Args) -> anyhow::Result<Config> {
 /// What a state belongs to: it means nothing to other weights, other preprocessing or another method.
 fn about(config: &Config) -> anyhow::Result<BTreeMap<String, String>> {
     let mut leaves = config.leaves()?;
-    leaves.retain(|key, _| {
-        key.starts_with("method.") || key.starts_with("model.") && key != "model.weights"
-    });
+    leaves.retain(|key, _| belongs(key) && key != "model.weights");
     Ok(leaves)
+}
+
+fn belongs(key: &str) -> bool {
+    key.starts_with("method.") || key.starts_with("model.")
 }
 
 fn load(
@@ -222,15 +234,11 @@ fn load(
     about: &BTreeMap<String, String>,
     device: &Device,
 ) -> anyhow::Result<()> {
-    let (state, found) = read_state(path, device)?;
-    for (key, expected) in about {
-        let found = found.get(key).map_or("nothing", String::as_str);
-        if found != expected {
-            bail!(
-                "state of another adaptation: expected {key} = {expected}, found {found}: {}",
-                path.display()
-            );
-        }
+    let (state, mut found) = read_state(path, device)?;
+    found.retain(|key, _| belongs(key));
+    if let Some((key, expected, found)) = difference(about, &found) {
+        let path = path.display();
+        bail!("state of another adaptation: expected {key} = {expected}, found {found}: {path}");
     }
     method.load(&state).with_context(|| format!("cannot continue from {}", path.display()))
 }

@@ -9,10 +9,7 @@ mod imagenet_c;
 mod settings;
 mod sheet;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::atomic::AtomicUsize,
-};
+use std::{path::PathBuf, sync::atomic::AtomicUsize};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -25,7 +22,11 @@ use paint_data::{
 use paint_rng::Seed;
 use serde::Serialize;
 
-use crate::{Usage, output::Output, place::resolved};
+use crate::{
+    Usage,
+    output::Output,
+    place::{dataset_row, resolved},
+};
 use settings::Settings;
 
 /// Write corrupted copies of images in the layout of CIFAR-10-C or ImageNet-C
@@ -139,7 +140,7 @@ struct Done {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let job = job(args)?;
-    let row = input_row(&args.input);
+    let row = dataset_row(&args.input);
     let mut done = Done::default();
     if let Some(out) = &args.out {
         let default = if row == "folder" { Format::ImagenetC } else { Format::Cifar10C };
@@ -221,15 +222,4 @@ fn job(args: &Args) -> anyhow::Result<Job> {
         seed: Seed(args.seed),
         written: AtomicUsize::new(0),
     })
-}
-
-/// The row of the dataset table that reads the input.
-fn input_row(input: &Path) -> &'static str {
-    if input.is_file() {
-        "npy"
-    } else if input.join("test_batch.bin").exists() || input.join("cifar-10-batches-bin").exists() {
-        "cifar10"
-    } else {
-        "folder"
-    }
 }

@@ -4,7 +4,7 @@ use paint_data::{
     DATASETS, SCENARIOS,
     corruption::{CORRUPTIONS, Corruption},
 };
-use paint_methods::METHODS;
+use paint_methods::{METHODS, MethodEntry, SourceNeed};
 use paint_nn::backbone::BACKBONES;
 use paint_run::Protocol;
 use paint_run::protocol::PROTOCOLS;
@@ -37,7 +37,7 @@ struct Topic {
 const TOPICS: &[Topic] = &[
     Topic {
         name: "methods",
-        rows: || METHODS.iter().map(|entry| Row::new(entry.name, entry.what)).collect(),
+        rows: || METHODS.iter().map(|entry| Row::new(entry.name, of_method(entry))).collect(),
     },
     Topic {
         name: "backbones",
@@ -82,6 +82,15 @@ const TOPICS: &[Topic] = &[
         rows: || TARGETS.iter().map(|target| Row::new(target.name, target.what)).collect(),
     },
 ];
+
+fn of_method(method: &MethodEntry) -> String {
+    let need = match method.needs_source {
+        SourceNeed::None => "",
+        SourceNeed::Unlabelled => " [looks at source images first]",
+        SourceNeed::Labelled => " [looks at labelled source images first]",
+    };
+    format!("{}{need}", method.what)
+}
 
 fn describe(corruption: &Corruption) -> String {
     let group = format!("{:?}", corruption.group).to_lowercase();

@@ -18,6 +18,7 @@ use paint_train::{
 };
 
 use crate::output::Output;
+use crate::place::resolved;
 use crate::{Usage, process};
 use progress::Bar;
 
@@ -188,10 +189,8 @@ fn clamp_warmup(args: &Args, warmup: f64, draft: &mut Draft) -> Result<()> {
 
 /// Whether a file lies in a folder, by whatever names both go.
 fn inside(file: &Path, folder: &Path) -> bool {
-    let place = |path: &Path| path.canonicalize().ok();
-    place(file)
-        .and_then(|file| file.parent().map(Path::to_owned))
-        .is_some_and(|parent| place(folder).is_some_and(|folder| folder == parent))
+    let (file, folder) = (resolved(file).ok(), resolved(folder).ok());
+    file.zip(folder).is_some_and(|(file, folder)| file.parent() == Some(&folder))
 }
 
 /// `classes` are the names of those that are trained, if they have names.
@@ -242,6 +241,9 @@ fn test_images(
 
 /// The name of each class, or none where a class has only its number.
 fn label_names(info: &Info) -> Vec<String> {
+    if let Some(names) = &info.class_names {
+        return names.clone();
+    }
     let names: Vec<String> = (0..info.num_classes).map(|label| class_name(info, label)).collect();
     let numbered = |(label, name): (usize, &String)| *name == format!("class {label}");
     if names.iter().enumerate().any(numbered) { Vec::new() } else { names }

@@ -62,6 +62,26 @@ fn folders_named_as_classes_of_the_model_are_those_classes() {
     let classes = format!("data.options.classes={}", json!(CIFAR10_CLASSES));
     let given = ["--weights", &nameless, "--set", &classes];
     assert_eq!(accuracy(&source("folder", &named, &place("f"), &given)), by_number);
+    for (out, flags, told) in [
+        (
+            "g",
+            ["--set", "data.options.classes=[\"cat\",\"ship\",\"airplane\"]"].as_slice(),
+            "expected 10",
+        ),
+        (
+            "h",
+            &["--set", "probe={clean=2,data={name=\"folder\",path=\"FEW\"}}"],
+            "data.options.classes",
+        ),
+    ] {
+        let flags: Vec<String> = flags.iter().map(|flag| flag.replace("FEW", &few)).collect();
+        let mut all = vec!["--weights", nameless.as_str()];
+        all.extend(flags.iter().map(String::as_str));
+        let dataset = if out == "g" { ("folder", &few) } else { ("npy", &data) };
+        let output = source(dataset.0, dataset.1, &place(out), &all);
+        let message = stderr(&output);
+        assert!(!output.status.success() && message.contains(told), "{out}: {message}");
+    }
 }
 
 #[test]
@@ -79,16 +99,24 @@ fn a_run_goes_on_with_its_own_images_and_preprocessing_only() {
     assert_eq!(accuracy(&resume()), first);
 
     let own = fs::read_to_string(&beside).unwrap();
-    let mut other: Value = serde_json::from_str(&own).unwrap();
-    other["pretrained_cfg"]["mean"] = json!([0.25, 0.5, 0.5]);
-    fs::write(model.join("config.json"), other.to_string()).unwrap();
-    let message = stderr(&resume());
-    assert!(message.contains("model.mean = [0.25, 0.5, 0.5]"), "{message}");
+    for (place, key, value, told) in [
+        ("pretrained_cfg", "mean", json!([0.25, 0.5, 0.5]), "model.mean = [0.25, 0.5, 0.5]"),
+        ("pretrained_cfg", "crop_mode", json!("squash"), "model.crop_mode = \"squash\""),
+        ("model_args", "num_heads", json!(6), "model.num_heads = 6"),
+    ] {
+        let mut other: Value = serde_json::from_str(&own).unwrap();
+        other[place][key] = value;
+        fs::write(model.join("config.json"), other.to_string()).unwrap();
+        let message = stderr(&resume());
+        assert!(message.contains(told), "{message}");
+    }
 
     fs::write(model.join("config.json"), own).unwrap();
     assert_eq!(accuracy(&resume()), first);
+    // One of the images in the middle.
     let mut bytes = fs::read(&data).unwrap();
-    *bytes.last_mut().unwrap() ^= 1;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
     fs::write(&data, bytes).unwrap();
     let message = stderr(&resume());
     assert!(message.contains("other images") && message.contains(&data), "{message}");

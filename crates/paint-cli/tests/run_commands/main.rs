@@ -190,7 +190,9 @@ fn a_folder_without_labels_is_predicted_and_the_state_continues() {
 
     let other = adapt(&["--state", &text(&state), "--set", "method.eta=0.9"]);
     assert_eq!(other.status.code(), Some(1));
-    assert!(stderr(&other).contains("another adaptation"), "{}", stderr(&other));
+    let told = "state of another adaptation: expected method.eta = 0.9, found 0.2";
+    assert!(stderr(&other).contains(told), "{}", stderr(&other));
+    assert!(stderr(&fresh).contains("prompts: 1 allocated"), "{}", stderr(&fresh));
 
     fs::write(folder.join("7.png"), "no image").unwrap();
     let late = temp.path().join("late.safetensors");

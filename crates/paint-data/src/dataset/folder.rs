@@ -77,10 +77,12 @@ impl Meaning {
             let class_names = Some(known.to_vec());
             return Ok(Self { of, num_classes: known.len(), class_names });
         }
-        if let Some(of) = all(names, |name| imagenet::class_of_wnid(name)) {
+        let is_foreign = names.iter().all(|name| place(name).is_none());
+        if let Some(of) = all(names, |name| imagenet::class_of_wnid(name)).filter(|_| is_foreign) {
             return Ok(Self { of, num_classes: imagenet::NUM_CLASSES, class_names: None });
         }
-        if let Some(of) = all(names, |name| Some(name.parse::<u32>().ok()? as usize)) {
+        let number = |name: &&str| Some(name.parse::<u32>().ok()? as usize);
+        if let Some(of) = all(names, number).filter(|_| is_foreign) {
             let num_classes = of.iter().max().map_or(0, |max| max + 1);
             return Ok(Self { of, num_classes, class_names: None });
         }
@@ -88,7 +90,8 @@ impl Meaning {
             let shown = known.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
             let more = if known.len() > SHOWN { ", ..." } else { "" };
             let expected = format!(
-                "folders named as one class of the model each ({shown}{more}), or data.options.labels = \"ignored\""
+                "folders named as one class of the model each ({shown}{more}); `adapt` takes any, `cam` with --set \
+                 data.options.labels=ignored"
             );
             return Err(Error::format(expected, format!("{name:?}"), root.join(name)));
         }
@@ -193,6 +196,8 @@ mod tests {
         assert_eq!(open(&["n01443537/a.png"], &classes), Ok((1000, vec![1])));
         let message = open(&["cat/a.png", "dgo/b.png"], &classes).unwrap_err();
         assert!(message.contains("\"dgo\"") && message.contains("truck, dog, 7"), "{message}");
+        // One name is the model's, so that the other is a mistake and no number.
+        assert!(open(&["7/a.png", "8/b.png"], &classes).unwrap_err().contains("\"8\""));
         // A crane is a bird and a machine.
         assert!(open(&["crane/a.png"], &["crane", "dog", "crane"]).is_err());
     }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
 use super::model_config::{CONFIG, PROCESSOR, read_model_config};
@@ -28,7 +28,7 @@ pub struct Preprocess {
 }
 
 /// How an image that is not square becomes so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CropMode {
     /// The shorter side is resized, the centre is cut out.
@@ -89,6 +89,8 @@ pub struct PreprocessFlags {
     pub input_size: Option<[usize; 2]>,
     /// `model.crop_pct`; 1 unless given.
     pub crop_pct: Option<f32>,
+    /// `model.crop_mode`; the middle unless given.
+    pub crop_mode: Option<CropMode>,
     /// `model.interpolation`; bicubic unless given.
     pub interpolation: Option<Interpolation>,
 }
@@ -124,7 +126,7 @@ pub fn read_preprocess(weights: impl AsRef<Path>, flags: &PreprocessFlags) -> Re
         std,
         input_size,
         crop_pct: flags.crop_pct.or(found.map(|f| f.crop_pct)).unwrap_or(1.0),
-        crop_mode: found.map_or(CropMode::Center, |f| f.crop_mode),
+        crop_mode: flags.crop_mode.or(found.map(|f| f.crop_mode)).unwrap_or(CropMode::Center),
         interpolation: flags
             .interpolation
             .or(found.map(|f| f.interpolation))

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{CellResult, DomainFigures, Failure, Grid, Outcome, Paired, paired};
+use crate::config::is_default_precision;
 use crate::probe::{CLEAN, Glance};
 use crate::protocol::{Metric, Protocol};
 use crate::reproduce::Target;
@@ -18,6 +19,9 @@ pub struct Results {
     pub hash: String,
     /// The version of this program.
     pub version: String,
+    /// How a GPU computed, if not in f32; on small streams it moves a number as another seed does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// The command that gives this again, with places of files left to the reader.
     pub command: String,
     /// The table or figure of the paper that was asked for.
@@ -165,9 +169,11 @@ impl Results {
             };
             others.iter().filter_map(against).collect()
         });
+        let precision = grid.cells.first().map(|cell| cell.config.precision.clone());
         Self {
             hash: grid.hash.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
+            precision: precision.filter(|name| !is_default_precision(name)),
             command: command.into(),
             target: None,
             protocol: grid.protocol.clone(),
@@ -196,6 +202,11 @@ impl Results {
             };
             Error::Results { why, path }
         })
+    }
+
+    /// How it was computed.
+    pub fn precision_name(&self) -> &str {
+        self.precision.as_deref().unwrap_or("f32")
     }
 
     /// The mean accuracy of the best row.

@@ -40,7 +40,7 @@ pub(super) fn open(flags: &PreprocessFlags) -> Result<Opened> {
         std: flags.std.unwrap_or(own.std),
         input_size: flags.input_size.unwrap_or(own.input_size),
         crop_pct: flags.crop_pct.unwrap_or(own.crop_pct),
-        crop_mode: own.crop_mode,
+        crop_mode: flags.crop_mode.unwrap_or(own.crop_mode),
         interpolation: flags.interpolation.unwrap_or(own.interpolation),
     };
     let beside = ModelConfig { architecture: Some(BACKBONE.into()), ..ModelConfig::default() };
@@ -94,7 +94,9 @@ mod tests {
             let mut config = Model::new(weights);
             let model = super::super::open(&mut config, &Device::cpu()).unwrap();
             assert_eq!(config.backbone.as_deref(), Some(BACKBONE));
-            model.vit_config().unwrap().num_heads
+            let heads = model.vit_config().unwrap().num_heads;
+            assert_eq!(config.num_heads, Some(heads).filter(|heads| *heads != 3));
+            heads
         };
         assert_eq!((heads(&weights), heads(Path::new(NAME))), (6, 3));
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{Place, Protocol, digest};
+use crate::config::Model;
 use crate::experiment::Experiment;
 use crate::source::Pool;
 use crate::{Error, Result, probe};
@@ -40,7 +41,6 @@ impl Protocol {
         let probe = config.probe.take();
         config.scenario.order = self.orders.first().cloned().or(config.scenario.order);
         let experiment = Experiment::open(config)?;
-        let preprocess = &experiment.model.spec().preprocess;
         let mut resolved = self.clone();
         // Places of files belong to the machine, not to the protocol.
         resolved.source.iter_mut().for_each(|source| source.path.clear());
@@ -53,11 +53,11 @@ impl Protocol {
         }
         weights.sha256 = sha256;
         weights.backbone = Some(experiment.model.spec().name.clone());
-        weights.mean = Some(preprocess.mean);
-        weights.std = Some(preprocess.std);
-        weights.input_size = Some(preprocess.input_size);
-        weights.crop_pct = Some(preprocess.crop_pct);
-        weights.interpolation = Some(preprocess.interpolation.name().into());
+        let Model { mean, std, input_size, crop_pct, interpolation, crop_mode, num_heads, .. } =
+            experiment.config.model.clone();
+        (weights.mean, weights.std, weights.input_size) = (mean, std, input_size);
+        (weights.crop_pct, weights.interpolation) = (crop_pct, interpolation);
+        (weights.crop_mode, weights.num_heads) = (crop_mode, num_heads);
         let benchmark = entry(&self.data.name)?.benchmark;
         for method in METHODS {
             let given = self.settings.get(method.name).cloned().unwrap_or_default();
@@ -153,19 +153,23 @@ fn probed_images(
     Ok(digest(clean.into_iter().chain(previous).collect::<Result<Vec<_>>>()?))
 }
 
-/// Twelve digits over the order of a stream, its labels, and the first and the last image it takes of each domain: quick,
-/// and other for nearly any other data.
+/// Images of a domain that a glimpse takes in.
+const GLIMPSED: usize = 64;
+
+/// Twelve digits over the order of a stream, its labels, and some images of each domain, spread evenly: quick, and other for
+/// nearly any other data.
 pub(crate) fn glimpse(data: &dyn Dataset, stream: &Stream) -> Result<String> {
     let mut order = Sha256::new();
-    let mut ends: Vec<Option<[usize; 2]>> = vec![None; data.domains().len()];
+    let mut taken: Vec<Vec<usize>> = vec![Vec::new(); data.domains().len()];
     for &SampleRef { domain, index } in stream.batches.iter().flat_map(|batch| &batch.samples) {
         order.update(format!("{domain} {index} {:?}\n", data.label(domain, index)));
-        let [first, last] = ends[domain].get_or_insert([index; 2]);
-        (*first, *last) = (index.min(*first), index.max(*last));
+        taken[domain].push(index);
     }
     let mut lines = vec![hex(&order.finalize())];
-    for (domain, ends) in ends.into_iter().enumerate() {
-        lines.extend(ends.map(|ends| contents(data, domain, ends.into_iter())).transpose()?);
+    for (domain, indices) in taken.iter().enumerate() {
+        let each = indices.len().div_ceil(GLIMPSED).max(1);
+        let ends = indices.iter().step_by(each).chain(indices.last());
+        lines.push(contents(data, domain, ends.copied())?);
     }
     Ok(digest(lines))
 }

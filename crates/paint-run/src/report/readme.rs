@@ -77,8 +77,11 @@ fn description(folder: &str, results: &Results) -> String {
     let clean = if forgetting { "; in brackets, on clean images at the end" } else { "" };
     let notice = notice(results).map_or_else(String::new, |notice| format!(" {notice}"));
     format!(
-        "{folder}: protocol `{}` [`{}`](results/{folder}/protocol.toml), {each} a visit, {} weights{runs}{clean}.{notice}",
-        protocol.name, results.hash, protocol.model.tag,
+        "{folder}: protocol `{}` [`{}`](results/{folder}/protocol.toml), {each} a visit, {} weights, {}{runs}{clean}.{notice}",
+        protocol.name,
+        results.hash,
+        protocol.model.tag,
+        results.precision_name(),
     )
 }
 

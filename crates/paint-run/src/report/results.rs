@@ -65,8 +65,12 @@ pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String
     let images = results.images.map_or_else(String::new, |n| format!("{n} images a visit. "));
     let _ = write!(
         text,
-        "{}. {images}Accuracy in percent. Protocol `{}`, weights {}.\n\n    {}\n\n",
-        protocol.what, results.hash, protocol.model.tag, results.command
+        "{}. {images}Accuracy in percent. Protocol `{}`, weights {}, {}.\n\n    {}\n\n",
+        protocol.what,
+        results.hash,
+        protocol.model.tag,
+        results.precision_name(),
+        results.command
     );
     let names = results.columns.iter().map(|column| column.name.as_str());
     let head: Vec<&str> = ["row"].into_iter().chain(names).chain(["mean"]).collect();
@@ -198,9 +202,15 @@ pub fn results_latex(results: &Results) -> String {
 pub fn mixture_warnings(all: &[&Results]) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let Some((first, others)) = all.split_first() else { return Ok(warnings) };
-    for other in others.iter().filter(|other| other.hash != first.hash) {
+    let is_other =
+        |other: &&&Results| (&other.hash, &other.precision) != (&first.hash, &first.precision);
+    for other in others.iter().filter(is_other) {
         let differences = other.protocol.differences(&first.protocol)?;
-        let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        let mut told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        if other.precision != first.precision {
+            let [ours, theirs] = [other, first].map(|results| results.precision_name());
+            told.push(format!("precision: {ours} in place of {theirs}"));
+        }
         warnings.push(format!(
             "{} ({}) and {} ({}) are not of one protocol: {}",
             other.protocol.name,
@@ -244,6 +254,7 @@ pub(super) mod tests {
         Results {
             hash: protocol.hash().unwrap(),
             version: "0".into(),
+            precision: None,
             command: "paint bench".into(),
             target: None,
             protocol,
@@ -289,8 +300,10 @@ pub(super) mod tests {
         assert!(mixture_warnings(&[&ours, &theirs]).unwrap().is_empty());
         theirs.protocol.scenario.batch_size = 1;
         theirs.hash = theirs.protocol.hash().unwrap();
+        theirs.precision = Some("bf16".into());
         let warnings = mixture_warnings(&[&ours, &theirs]).unwrap();
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].contains("scenario.batch_size: 1 in place of 50"), "{warnings:?}");
+        assert!(warnings[0].ends_with("precision: bf16 in place of f32"), "{warnings:?}");
     }
 }

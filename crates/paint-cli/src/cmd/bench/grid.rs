@@ -13,7 +13,7 @@ use paint_run::reproduce::{Target, every_method};
 use super::progress::Progress;
 use super::shell;
 use crate::output::Output;
-use crate::place::refuse_foreign;
+use crate::place::{dataset_row, refuse_foreign};
 use crate::source::SourceArgs;
 use crate::{Usage, process};
 
@@ -50,7 +50,8 @@ pub(crate) struct Args {
     /// Corrupt the clean images of the dataset on the fly
     #[arg(long)]
     corrupt: bool,
-    /// CIFAR-10 in its official layout, for clean accuracies beside a stream that has no clean images
+    /// Clean images, for clean accuracies beside a stream that has none: CIFAR-10 in its official layout, a folder by class, or
+    /// an array
     #[arg(long)]
     clean_data: Option<PathBuf>,
     #[command(flatten)]
@@ -165,7 +166,7 @@ fn protocol(
     }
     if let Some(path) = &args.clean_data {
         let data = paint_data::dataset::Config {
-            name: "cifar10".into(),
+            name: dataset_row(path).into(),
             path: path.clone(),
             options: paint_data::dataset::Options::default(),
             corrupt: None,
@@ -196,9 +197,10 @@ fn place(args: &Args, protocol: &Protocol, target: Option<&Target>) -> anyhow::R
     let name = target.map_or(protocol.name.as_str(), |target| target.name);
     let name = PathBuf::from(name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let source = protocol.source.as_ref().map(|source| source.path.clone()).unwrap_or_default();
+    let probed = protocol.probe.as_ref().and_then(|probe| probe.data.as_ref());
     Ok(Place {
         source,
-        clean: args.clean_data.clone().unwrap_or_default(),
+        clean: probed.map(|data| data.path.clone()).unwrap_or_default(),
         out: args.out.clone().unwrap_or_else(|| format!("out/bench-{name}").into()),
         data,
         weights,
@@ -299,7 +301,7 @@ fn command(args: &Args) -> String {
     flag("data", args.data.as_ref().map(|_| "DATA".into()));
     flag("corrupt", args.corrupt.then(String::new));
     args.source.words().into_iter().for_each(|(name, value)| flag(name, Some(value)));
-    flag("clean-data", args.clean_data.as_ref().map(|_| "CIFAR10".into()));
+    flag("clean-data", args.clean_data.as_ref().map(|_| "CLEAN".into()));
     let weights = args.weights.as_ref();
     let named = |path: &PathBuf| path.as_os_str() == embedded::NAME;
     flag(

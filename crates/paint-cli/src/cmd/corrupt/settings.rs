@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Args, Format, TableArg, input_row};
+use super::{Args, Format, TableArg};
+use crate::place::dataset_row;
 
 const NAME: &str = "paint-corrupt.json";
 
@@ -34,7 +35,7 @@ impl<'a> Settings<'a> {
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             input: place.with_context(|| format!("cannot read {}", input.display()))?,
-            images: images(input)?,
+            images: images(input, format)?,
             format,
             table: args.table,
             seed: args.seed,
@@ -49,23 +50,32 @@ impl<'a> Settings<'a> {
         let text = serde_json::to_string_pretty(self)? + "\n";
         match std::fs::read_to_string(&path) {
             Ok(before) if before == text => Ok(()),
-            Ok(before) => bail!(
+            Ok(before) if !is_alone(out)? => bail!(
                 "{} was made with other settings{}, see {NAME} there; choose another --out",
                 out.display(),
                 difference(&before, &text).map_or_else(String::new, |key| format!(" ({key})"))
             ),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Ok(paint_data::write_atomically(&path, |file| file.write_all(text.as_bytes()))?)
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot read {}", path.display()))
             }
-            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+            _ => Ok(paint_data::write_atomically(&path, |file| file.write_all(text.as_bytes()))?),
         }
     }
 }
 
-/// Digits over the names and the contents of all images, and their labels.
-fn images(input: &Path) -> anyhow::Result<String> {
-    let row = input_row(input);
-    let options = Options { labels: Labels::Ignored, ..Options::default() };
+/// Whether a note is all there is: the run that left it wrote nothing.
+fn is_alone(out: &Path) -> std::io::Result<bool> {
+    Ok(std::fs::read_dir(out)?.count() == 1)
+}
+
+/// Digits over the names and the contents of all images, and their labels where the layout holds some.
+fn images(input: &Path, format: Format) -> anyhow::Result<String> {
+    let row = dataset_row(input);
+    let labels = match format {
+        Format::ImagenetC => Labels::Ignored,
+        Format::Cifar10C => Labels::Read,
+    };
+    let options = Options { labels, ..Options::default() };
     let data = (dataset::entry(row)?.open)(input, &options)?;
     let content = |index| Ok(Sha256::digest(data.content(0, index)?));
     let contents: Vec<_> =
@@ -76,9 +86,10 @@ fn images(input: &Path) -> anyhow::Result<String> {
         hasher.update(format!("{:?}", data.label(0, index)));
     }
     if input.is_dir() {
-        dataset::images_below(input)?
-            .iter()
-            .for_each(|path| hasher.update(path.as_os_str().as_encoded_bytes()));
+        for path in dataset::images_below(input)? {
+            hasher.update(path.as_os_str().as_encoded_bytes());
+            hasher.update([0]);
+        }
     }
     let digits: Vec<String> =
         hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
