@@ -1,0 +1,152 @@
+//! The table of networks.
+
+use super::cifar_resnet::CifarResnetConfig;
+use super::resnet::{ResnetConfig, StrideIn};
+use super::vit::{Vit, VitConfig};
+use super::wide_resnet::WideResnetConfig;
+use super::{Backbone, BuildOptions, Weights};
+use crate::error::{Error, Result};
+
+/// What a network is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Attention over tokens.
+    Transformer,
+    /// Convolutions with norms over channels.
+    Convolutional,
+}
+
+/// A row of [`BACKBONES`].
+#[derive(Debug)]
+pub struct BackboneEntry {
+    /// The name on the command line and in `config.json`.
+    pub name: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// What it is made of.
+    pub family: Family,
+    build: fn(&str, Weights, &BuildOptions) -> Result<Box<dyn Backbone>>,
+}
+
+impl BackboneEntry {
+    /// A new model. The number of classes is the checkpoint's own; a random model has its usual one.
+    pub fn build(&self, weights: Weights, options: &BuildOptions) -> Result<Box<dyn Backbone>> {
+        (self.build)(self.name, weights, options)
+    }
+}
+
+/// A row whose model is a ViT of the given sizes.
+macro_rules! vit {
+    ($name:literal, $summary:literal, $config:expr) => {
+        BackboneEntry {
+            name: $name,
+            summary: $summary,
+            family: Family::Transformer,
+            build: |name, weights, options| {
+                Ok(Box::new(Vit::build(name, $config, weights, options)?) as Box<dyn Backbone>)
+            },
+        }
+    };
+}
+
+/// A row whose model is a convolutional network.
+macro_rules! cnn {
+    ($name:literal, $summary:literal, $config:expr) => {
+        BackboneEntry {
+            name: $name,
+            summary: $summary,
+            family: Family::Convolutional,
+            build: |name, weights, options| {
+                Ok(Box::new($config.build(name, weights, options)?) as Box<dyn Backbone>)
+            },
+        }
+    };
+}
+
+/// Every backbone, by name.
+pub const BACKBONES: &[BackboneEntry] = &[
+    vit!(
+        "vit_tiny_patch4_32",
+        "ViT-Tiny, 4x4 patches, 32x32 images (CIFAR)",
+        VitConfig::tiny_patch4_32()
+    ),
+    vit!(
+        "vit_tiny_patch16_224",
+        "ViT-Tiny, 16x16 patches, 224x224 images",
+        VitConfig::tiny_patch16_224()
+    ),
+    vit!(
+        "deit_tiny_patch16_224",
+        "DeiT-Tiny without distillation token",
+        VitConfig::tiny_patch16_224()
+    ),
+    vit!(
+        "vit_small_patch16_224",
+        "ViT-Small, 16x16 patches, 224x224 images",
+        VitConfig::small_patch16_224()
+    ),
+    vit!(
+        "vit_base_patch16_224",
+        "ViT-Base, 16x16 patches, 224x224 images (PAINT's)",
+        VitConfig::base_patch16_224()
+    ),
+    vit!(
+        "vit_large_patch16_224",
+        "ViT-Large, 16x16 patches, 224x224 images",
+        VitConfig::large_patch16_224()
+    ),
+    cnn!(
+        "cifar_resnet20",
+        "ResNet-20 with batch norm, 32x32 images",
+        CifarResnetConfig::batch_norm(3)
+    ),
+    cnn!(
+        "cifar_resnet32",
+        "ResNet-32 with batch norm, 32x32 images",
+        CifarResnetConfig::batch_norm(5)
+    ),
+    cnn!(
+        "cifar_resnet44",
+        "ResNet-44 with batch norm, 32x32 images",
+        CifarResnetConfig::batch_norm(7)
+    ),
+    cnn!(
+        "cifar_resnet56",
+        "ResNet-56 with batch norm, 32x32 images",
+        CifarResnetConfig::batch_norm(9)
+    ),
+    cnn!(
+        "cifar_resnet26_gn",
+        "ResNet-26 with group norm, 32x32 images",
+        CifarResnetConfig::resnet26_gn()
+    ),
+    cnn!("resnet18", "ResNet-18, 224x224 images", ResnetConfig::resnet18()),
+    cnn!(
+        "resnet50",
+        "ResNet-50, stride in the 3x3 convolutions, 224x224 images",
+        ResnetConfig::resnet50(StrideIn::Conv3x3)
+    ),
+    cnn!(
+        "resnet50_stride1x1",
+        "ResNet-50, stride in the 1x1 convolutions, 224x224 images",
+        ResnetConfig::resnet50(StrideIn::Conv1x1)
+    ),
+    cnn!(
+        "wide_resnet28_10",
+        "WideResNet-28-10, 32x32 images (RobustBench's Standard)",
+        WideResnetConfig::wrn_28_10()
+    ),
+    cnn!("wide_resnet40_2", "WideResNet-40-2, 32x32 images", WideResnetConfig::wrn_40_2()),
+];
+
+/// The row of a name.
+pub fn find(name: &str) -> Result<&'static BackboneEntry> {
+    BACKBONES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let known: Vec<&str> = BACKBONES.iter().map(|entry| entry.name).collect();
+        Error::Argument {
+            what: "backbone",
+            expected: format!("one of {}", known.join(", ")),
+            got: name.to_owned(),
+        }
+    })
+}
