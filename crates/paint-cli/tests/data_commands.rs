@@ -165,6 +165,9 @@ fn an_array_becomes_the_cifar_10_c_layout_that_the_dataset_reads() {
         contrast.apply(&images[1], 5, paint_data::corruption::Table::Cifar, &mut rng).unwrap();
     assert_eq!(data.sample(4, 1).unwrap().image, expected);
     assert_eq!(stdout(&paint(&arguments)), "0 files written, 2 kept\n");
+    // One's own need not be all that was published.
+    let verify = ["data", "verify", text(&out), "--dataset", "cifar10-c"];
+    assert_eq!(stdout(&paint(&verify)), "cifar10-c: 15 images in 5 domains, 10 classes: sound\n");
     write(&temp.path().join("labels.npy"), &[3], &[4, 0, 8]);
     let relabelled = paint(&arguments);
     assert!(String::from_utf8_lossy(&relabelled.stderr).contains("other settings (images)"));

@@ -145,6 +145,9 @@ impl Counts {
     }
 }
 
+/// What `paint corrupt` leaves beside its files. Where it lies, a dataset need not be as large as the published one.
+pub const CORRUPT_NOTE: &str = "paint-corrupt.json";
+
 /// A row of [`DATASETS`].
 pub struct DatasetEntry {
     /// The name in configs and on the command line.

@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::Path};
 
 use anyhow::{Context as _, bail};
-use paint_data::dataset::{self, Labels, Options};
+use paint_data::dataset::{self, CORRUPT_NOTE as NAME, Labels, Options};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,8 +11,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Args, Format, TableArg};
 use crate::place::dataset_row;
-
-const NAME: &str = "paint-corrupt.json";
 
 /// What decides the pixels; the choice of corruptions and severities does not, so a second run may add some.
 #[derive(Debug, Serialize)]
