@@ -326,3 +326,23 @@ fn results_of_two_protocols_stand_side_by_side_with_a_warning() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("cells of `paint bench`"), "{}", stderr(&output));
 }
+
+#[test]
+fn weights_that_name_no_network_are_compared_too() {
+    let temp = tempfile::tempdir().unwrap();
+    let assets =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/vit_tiny_patch4_32_cifar10");
+    let weights = temp.path().join("model.safetensors");
+    fs::copy(assets.join("model.safetensors"), &weights).unwrap();
+    let config = fs::read_to_string(assets.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["architecture"] = "ViTForImageClassification".into();
+    fs::write(temp.path().join("config.json"), config.to_string()).unwrap();
+    let args = ["bench", "--protocol", "embedded", "--methods", "source", "--limit", "4", "--json"];
+    let domains = ["--set", "scenario.domains=[\"brightness\"]"];
+    let mut command = paint(&[&args[..], &domains].concat(), &temp.path().join("out"));
+    let output = command.arg("--weights").arg(&weights).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["rows"][0]["accuracy"]["mean"], 100.0);
+}

@@ -52,9 +52,19 @@ impl Protocol {
             weights.tag = file_tag(&place.weights);
         }
         weights.sha256 = sha256;
-        weights.backbone = Some(experiment.model.spec().name.clone());
-        let Model { mean, std, input_size, crop_pct, interpolation, crop_mode, num_heads, .. } =
-            experiment.config.model.clone();
+        let Model {
+            backbone,
+            mean,
+            std,
+            input_size,
+            crop_pct,
+            interpolation,
+            crop_mode,
+            num_heads,
+            ..
+        } = experiment.config.model.clone();
+        // None where the weights show a transformer that has no name.
+        weights.backbone = backbone;
         (weights.mean, weights.std, weights.input_size) = (mean, std, input_size);
         (weights.crop_pct, weights.interpolation) = (crop_pct, interpolation);
         (weights.crop_mode, weights.num_heads) = (crop_mode, num_heads);
