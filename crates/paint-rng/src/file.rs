@@ -54,8 +54,10 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
 
 /// Where a link leads, whether or not something is there yet: that is written, and the link stays.
 fn followed(path: &Path) -> io::Result<PathBuf> {
+    if !path.is_symlink() {
+        return Ok(path.to_owned());
+    }
     match fs::canonicalize(path) {
-        _ if !path.is_symlink() => Ok(path.to_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Ok(folder_of(path).join(fs::read_link(path)?))
         }

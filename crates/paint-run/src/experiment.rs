@@ -166,7 +166,8 @@ impl Experiment {
         paint_rng::remove_leftovers(&state).map_err(half_done)?;
         write_text(&out.join("config.toml"), &self.config.to_toml()?)?;
         if earlier == Earlier::Overwrite {
-            for name in ["state.safetensors", "summary.json", "domains.csv", "summary.md"] {
+            remove(&state)?;
+            for name in ["summary.json", "domains.csv", "summary.md"] {
                 remove(&out.join(name))?;
             }
         }

@@ -70,7 +70,7 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
                 patch_size: sizes.patch_size[0],
                 embed_dim: sizes.embed_dim,
                 depth: sizes.depth,
-                num_heads: num_heads.unwrap_or(sizes.num_heads),
+                num_heads: sizes.num_heads,
                 mlp_ratio: sizes.mlp_hidden as f32 / sizes.embed_dim as f32,
                 num_classes: sizes.num_classes.unwrap_or(0),
             };

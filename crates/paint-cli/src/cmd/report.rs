@@ -11,7 +11,6 @@ use paint_run::report::{
     Comparison, combine, combine_timings, mixture_warnings, readme_section, results_markdown,
     with_readme_section,
 };
-
 use serde::Serialize;
 
 use crate::Usage;

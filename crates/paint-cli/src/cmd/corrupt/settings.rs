@@ -1,9 +1,10 @@
 //! The note that lies beside the output: which settings made it.
 
-use std::{io::Write as _, path::Path};
+use std::{collections::BTreeMap, io::Write as _, path::Path};
 
 use anyhow::{Context as _, bail};
 use paint_data::dataset::{self, CORRUPT_NOTE as NAME, Labels, Options};
+use paint_run::config::difference;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
@@ -51,7 +52,7 @@ impl<'a> Settings<'a> {
             Ok(before) if !is_alone(out)? => bail!(
                 "{} was made with other settings{}, see {NAME} there; choose another --out",
                 out.display(),
-                difference(&before, &text).map_or_else(String::new, |key| format!(" ({key})"))
+                differing_key(&before, &text).map_or_else(String::new, |key| format!(" ({key})"))
             ),
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("cannot read {}", path.display()))
@@ -95,9 +96,10 @@ fn images(input: &Path, format: Format) -> anyhow::Result<String> {
 }
 
 /// The first key in which two notes differ.
-fn difference(before: &str, after: &str) -> Option<String> {
-    let (before, after): (Value, Value) =
-        (serde_json::from_str(before).ok()?, serde_json::from_str(after).ok()?);
-    let mut keys = after.as_object()?.keys();
-    keys.find(|key| before.get(key) != after.get(key)).cloned()
+fn differing_key(before: &str, after: &str) -> Option<String> {
+    let leaves = |text: &str| -> Option<BTreeMap<String, String>> {
+        let note: BTreeMap<String, Value> = serde_json::from_str(text).ok()?;
+        Some(note.into_iter().map(|(key, value)| (key, value.to_string())).collect())
+    };
+    Some(difference(&leaves(after)?, &leaves(before)?)?.0)
 }
