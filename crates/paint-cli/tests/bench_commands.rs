@@ -125,7 +125,7 @@ fn a_broken_row_is_told_and_the_others_are_there() {
 #[test]
 fn a_folder_that_another_run_works_in_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let held = paint_rng::claim(folder.path()).unwrap();
+    let held = paint_files::claim(folder.path()).unwrap();
     let single = ["run", "--method", "source", "--dataset", "embedded", "--weights", "embedded"];
     let training = ["train", "--dataset", "embedded", "--backbone", "vit_tiny_patch4_32"];
     for args in [&GRID[..], &single, &training] {

@@ -68,7 +68,7 @@ pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<()> {
-    paint_rng::write_atomically(path, write).map_err(|source| Error::io(source, path))
+    paint_files::write_atomically(path, write).map_err(|source| Error::io(source, path))
 }
 
 /// The same without waiting for the disk.
@@ -76,5 +76,5 @@ pub fn write_unflushed(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<()> {
-    paint_rng::write_unflushed(path, write).map_err(|source| Error::io(source, path))
+    paint_files::write_unflushed(path, write).map_err(|source| Error::io(source, path))
 }

@@ -1,5 +1,4 @@
-//! Seeded generators, derived by purpose; and what else crates share that must not see each other: a hash,
-//! files that are [written whole or not at all](write_atomically), and [folders of one run](claim()).
+//! Seeded generators, derived by purpose.
 //!
 //! Every random draw of a run comes from one [`Seed`] and says what it is for, so that two purposes never share a
 //! stream and adding a draw in one place moves no draw in another.
@@ -10,12 +9,6 @@
 //! let mut b = Seed(7).derive("paint/mixup", &[0, 12]);
 //! assert_eq!(a.uniform(), b.uniform());
 //! ```
-
-mod claim;
-mod file;
-
-pub use claim::{Claim, claim};
-pub use file::{create_folder, remove_leftovers, write_atomically, write_unflushed};
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, StandardNormal};

@@ -129,12 +129,9 @@ pub enum Error {
         /// Its own words.
         what: String,
     },
-    /// A folder that another run works in.
-    #[error("another run works in {}: wait for its end, or give another --out", path.display())]
-    Busy {
-        /// The folder.
-        path: PathBuf,
-    },
+    /// The output folder could not be claimed.
+    #[error(transparent)]
+    Claim(#[from] paint_files::ClaimError),
     /// The operating system refused.
     #[error("cannot {action}: {source}: {}", path.display())]
     Io {

@@ -143,8 +143,8 @@ impl Experiment {
             .with_watch(Arc::clone(&self.watch));
         let (out, state) = (&self.config.out, self.state_path());
         let io = |source| Error::Io { action: "create", source, path: out.clone() };
-        paint_rng::create_folder(out).map_err(io)?;
-        let _claim = paint_rng::claim(out).ok_or_else(|| Error::Busy { path: out.clone() })?;
+        paint_files::create_folder(out).map_err(io)?;
+        let _claim = paint_files::claim(out)?;
         let images = glimpse(&*self.dataset, &self.stream)?;
         let subject = Subject { config: &self.config, images: &images };
         let exists = state.exists();
@@ -163,7 +163,7 @@ impl Experiment {
             Earlier::Keep | Earlier::Resume | Earlier::Overwrite => {}
         }
         let half_done = |source| Error::Io { action: "clean", source, path: out.clone() };
-        paint_rng::remove_leftovers(&state).map_err(half_done)?;
+        paint_files::remove_leftovers(&state).map_err(half_done)?;
         write_text(&out.join("config.toml"), &self.config.to_toml()?)?;
         if earlier == Earlier::Overwrite {
             remove(&state)?;

@@ -41,12 +41,9 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
-    /// A folder that another run works in.
-    #[error("another run works in {}: wait for its end, or give another --out", path.display())]
-    Busy {
-        /// The folder.
-        path: PathBuf,
-    },
+    /// The output folder could not be claimed.
+    #[error(transparent)]
+    Claim(#[from] paint_files::ClaimError),
     /// A checkpoint is damaged or belongs to another training.
     #[error("checkpoint: expected {expected}, found {found}: {}", path.display())]
     Checkpoint {

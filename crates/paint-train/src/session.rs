@@ -123,9 +123,8 @@ impl Session<'_> {
         let begun = Instant::now();
         let path = files.out.join(CHECKPOINT);
         let io = |source| Error::Io { action: "create", source, path: files.out.clone() };
-        paint_rng::create_folder(&files.out).map_err(io)?;
-        let busy = || Error::Busy { path: files.out.clone() };
-        let _claim = paint_rng::claim(&files.out).ok_or_else(busy)?;
+        paint_files::create_folder(&files.out).map_err(io)?;
+        let _claim = paint_files::claim(&files.out)?;
         let (epochs, steps) = (trainer.recipe.epochs, self.steps(trainer));
         let taken = OUTPUTS.iter().any(|name| files.out.join(name).exists());
         let mut history = match earlier {
@@ -280,7 +279,7 @@ fn clean(out: &Path, anew: bool) -> Result<()> {
     let fail = |action| move |source| Error::Io { action, source, path: out.to_owned() };
     for output in OUTPUTS {
         let path = out.join(output);
-        paint_rng::remove_leftovers(&path).map_err(fail("remove a file of"))?;
+        paint_files::remove_leftovers(&path).map_err(fail("remove a file of"))?;
         if anew && path.exists() {
             fs::remove_file(&path).map_err(fail("remove a file of"))?;
         }

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let device = experiment.device();
     let about = about(&experiment.config)?;
     if let Some(path) = &args.state {
-        paint_rng::remove_leftovers(path)
+        paint_files::remove_leftovers(path)
             .with_context(|| format!("cannot leave a state at {}", path.display()))?;
         if path.exists() {
             load(path, &mut *method, &about, device)?;

@@ -171,7 +171,7 @@ fn draw(shots: &[CamShot], out: &Path) -> anyhow::Result<Vec<Drawn>> {
     /// Small images are enlarged to about this many pixels.
     const SIDE: usize = 192;
     ensure!(!shots.is_empty(), "there is no image to draw");
-    paint_rng::create_folder(out).with_context(|| format!("cannot create {}", out.display()))?;
+    paint_files::create_folder(out).with_context(|| format!("cannot create {}", out.display()))?;
     let mut drawn = Vec::new();
     for (i, shot) in shots.iter().enumerate() {
         let mut panels = vec![shot.image.clone()];

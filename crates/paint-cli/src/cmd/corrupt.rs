@@ -165,10 +165,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             return Err(Usage(why).into());
         }
         let settings = Settings::new(args, format)?;
-        paint_rng::create_folder(out)
+        paint_files::create_folder(out)
             .with_context(|| format!("cannot create {}", out.display()))?;
-        let _claim =
-            paint_rng::claim(out).ok_or_else(|| paint_run::Error::Busy { path: out.to_owned() })?;
+        let _claim = paint_files::claim(out)?;
         settings.agree(out)?;
         let files = match format {
             Format::ImagenetC => imagenet_c::write(&job, &args.input, out, args.imagenet_crop)?,

@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let observer = move |event: &Event| screen.borrow_mut().observe(at, event);
         runners.push(Runner::new(name, method, task)?.with_observer(observer));
     }
-    paint_rng::create_folder(&args.out)
+    paint_files::create_folder(&args.out)
         .with_context(|| format!("cannot create {}", args.out.display()))?;
     let shots = side_by_side(&mut runners, &dataset, &stream, &device, &screen)?;
     let methods = runners.iter_mut().map(Runner::finish).collect::<paint_run::Result<Vec<_>>>()?;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use paint_rng::write_atomically;
+use paint_files::write_atomically;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 

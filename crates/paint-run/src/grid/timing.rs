@@ -59,7 +59,7 @@ impl CellTiming {
     pub(super) fn begin(folder: &Path, jobs: usize) -> Result<()> {
         let mark = folder.join(SIDE_BY_SIDE);
         let marked = if jobs > 1 {
-            paint_rng::create_folder(folder).and_then(|()| std::fs::write(&mark, ""))
+            paint_files::create_folder(folder).and_then(|()| std::fs::write(&mark, ""))
         } else {
             restart_peak_memory();
             match std::fs::remove_file(&mark) {

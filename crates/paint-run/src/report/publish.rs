@@ -38,7 +38,7 @@ pub struct Publication<'a> {
 pub fn publish(publication: &Publication<'_>) -> Result<()> {
     let Publication { grid, outcome, results, references, timing } = *publication;
     let out = &grid.out;
-    paint_rng::create_folder(out).map_err(|source| Error::Io {
+    paint_files::create_folder(out).map_err(|source| Error::Io {
         action: "create",
         source,
         path: out.clone(),

@@ -99,10 +99,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for difference in grid.protocol.departures(&named)? {
         eprintln!("  {difference}");
     }
-    paint_rng::create_folder(&place.out)
+    paint_files::create_folder(&place.out)
         .with_context(|| format!("cannot create {}", place.out.display()))?;
-    let busy = || paint_run::Error::Busy { path: place.out.clone() };
-    let _claim = paint_rng::claim(&place.out).ok_or_else(busy)?;
+    let _claim = paint_files::claim(&place.out)?;
     let progress = Progress::new(&grid)?;
     let outcome = execute(&grid, args.jobs.max(1), &|event| progress.tell(&event));
     progress.finish();

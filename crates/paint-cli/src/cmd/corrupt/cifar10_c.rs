@@ -34,7 +34,7 @@ pub(super) fn write(job: &Job, row: &str, input: &Path, out: &Path) -> anyhow::R
             continue;
         }
         // A hundred megabytes that nobody would look for.
-        paint_rng::remove_leftovers(&target)?;
+        paint_files::remove_leftovers(&target)?;
         write_blocks(job, &*data, corruption, &target, &|images| bar.inc(images as u64))?;
         job.written.fetch_add(1, Ordering::Relaxed);
     }
