@@ -183,7 +183,8 @@ fn default_precision() -> String {
     "f32".into()
 }
 
-pub(crate) fn is_default_precision(name: &str) -> bool {
+/// True for the precision that a configuration need not name.
+pub fn is_default_precision(name: &str) -> bool {
     name == "f32"
 }
 
@@ -192,7 +193,7 @@ fn default_checkpoint_every() -> usize {
 }
 
 /// Keys that change where and how fast a run goes, and not what it gives.
-pub(crate) const INERT: [&str; 3] = ["out", "threads", "checkpoint_every"];
+pub const INERT: [&str; 3] = ["out", "threads", "checkpoint_every"];
 
 impl Config {
     /// The document that gives this run again.
@@ -240,7 +241,7 @@ fn leaves(text: &str) -> Result<BTreeMap<String, String>> {
 }
 
 /// Appends every value of a table under its dotted key.
-pub(crate) fn flatten(prefix: &str, value: toml::Value, leaves: &mut Vec<(String, String)>) {
+pub fn flatten(prefix: &str, value: toml::Value, leaves: &mut Vec<(String, String)>) {
     match value {
         toml::Value::Table(table) => {
             for (key, value) in table {

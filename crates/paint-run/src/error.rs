@@ -169,7 +169,8 @@ impl Error {
         )
     }
 
-    pub(crate) fn config(why: impl Into<String>) -> Self {
+    /// A configuration that cannot be used, and why.
+    pub fn config(why: impl Into<String>) -> Self {
         Self::Config { why: why.into() }
     }
 }

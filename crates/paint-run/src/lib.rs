@@ -1,4 +1,4 @@
-//! Configured runs: streams through methods, metrics, resumable state, reports.
+//! Configured runs: streams through methods, metrics, resumable state.
 //!
 //! A [`Config`] says everything; a [`Runner`] feeds batches to a method and is, beside [`probe`], the only place where
 //! labels meet predictions; [`Observer`]s are told what happens; [`checkpoint`] lets a run stop after any batch and
@@ -21,25 +21,22 @@
 //! # }
 //! ```
 
-pub mod cam;
 pub mod checkpoint;
 mod classes;
 pub mod config;
 mod error;
 pub mod event;
+pub mod event_log;
 pub mod experiment;
+pub mod fingerprint;
 pub mod fit;
-pub mod grid;
 pub mod metric;
 pub mod model;
 pub mod probe;
-pub mod protocol;
-pub mod reference;
-pub mod report;
-pub mod reproduce;
 pub mod runner;
 pub mod source;
 pub mod summary;
+pub mod table;
 pub mod upload;
 pub mod watch;
 
@@ -47,6 +44,5 @@ pub use config::{Config, Draft};
 pub use error::{Error, Result};
 pub use event::{Event, Observer};
 pub use experiment::{Earlier, Experiment};
-pub use protocol::Protocol;
 pub use runner::{Runner, Task};
 pub use summary::{Setup, Summary};

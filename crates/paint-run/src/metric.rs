@@ -138,7 +138,7 @@ pub fn peak_memory_mib() -> Option<f64> {
 }
 
 /// Lets [`peak_memory_mib`] start anew, where the system can.
-pub(crate) fn restart_peak_memory() {
+pub fn restart_peak_memory() {
     // 5 resets the high-water mark; a system that refuses leaves the peak of the whole process, which is no lie either.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

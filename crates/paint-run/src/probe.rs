@@ -17,10 +17,10 @@ use crate::upload::Uploads;
 use crate::{Error, Result};
 
 /// The name of the domain of clean images.
-pub(crate) const CLEAN: &str = "clean";
+pub const CLEAN: &str = "clean";
 
 /// The domain of clean images, if a dataset has one.
-pub(crate) fn clean_domain(data: &dyn Dataset) -> Option<usize> {
+pub fn clean_domain(data: &dyn Dataset) -> Option<usize> {
     data.domains().iter().position(|domain| domain.name == CLEAN)
 }
 

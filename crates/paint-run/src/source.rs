@@ -27,8 +27,9 @@ pub struct SourceImages {
 }
 
 /// A dataset that source images are drawn from.
-pub(crate) struct Pool {
-    pub(crate) dataset: Arc<dyn Dataset>,
+pub struct Pool {
+    /// The images to draw from.
+    pub dataset: Arc<dyn Dataset>,
     /// The images that may be drawn, with their columns of the logits.
     images: Vec<(usize, Option<usize>)>,
     /// How many are.
@@ -40,7 +41,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// What `config` names. `classes` are those that compete, as places in the model's output; a labelled image of another
     /// class is left out.
-    pub(crate) fn open(config: &Source, spec: &Spec, classes: Option<&[usize]>) -> Result<Self> {
+    pub fn open(config: &Source, spec: &Spec, classes: Option<&[usize]>) -> Result<Self> {
         let refuse = |expected: String, found: String| {
             Err(Error::Source { expected, found, path: config.path.clone() })
         };
@@ -77,7 +78,7 @@ impl Pool {
     }
 
     /// The images of one run.
-    pub(crate) fn draw(&self, run_seed: u64) -> Vec<(usize, Option<usize>)> {
+    pub fn draw(&self, run_seed: u64) -> Vec<(usize, Option<usize>)> {
         let seed = Seed(self.seed.unwrap_or(run_seed));
         let order = seed.derive("source", &[]).permutation(self.images.len());
         order[..self.wanted].iter().map(|&place| self.images[place]).collect()

@@ -13,7 +13,7 @@ use crate::metric::{ECE_BINS, Meter, Tally, peak_memory_mib};
 use crate::probe::Glance;
 
 /// What was run, without which a number means nothing.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// The dataset's row.
     pub dataset: String,
@@ -26,7 +26,7 @@ pub struct Setup {
     /// The backbone.
     pub backbone: String,
     /// The fingerprint of the weights, where they come from a file.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights_sha256: Option<String>,
     /// The seed.
     pub seed: u64,
@@ -37,7 +37,7 @@ pub struct Setup {
 }
 
 /// A whole run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The method's name.
     pub method: String,
@@ -52,16 +52,16 @@ pub struct Summary {
     /// Every visit, in order.
     pub domains: Vec<DomainResult>,
     /// Pooled by true domain, where that differs from the visits (mixed, recurring).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_domain: Vec<DomainResult>,
     /// Prompts against true domains, for methods with a prompt memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matching: Option<MatchingAccuracy>,
     /// What a probe saw after each visit, if there was one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub glances: Vec<Glance>,
     /// What the method asked of its network, where that was counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
     /// Bins of the calibration errors.
     pub ece_bins: usize,
@@ -87,7 +87,7 @@ pub struct Figures {
 }
 
 /// One visit of a domain, or one domain.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DomainResult {
     /// The domain's name, `mixed` for several.
     pub name: String,
@@ -150,7 +150,7 @@ impl Cost {
 }
 
 /// Speed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Mean time in the method, in milliseconds.
     pub ms_per_batch: f64,
@@ -159,7 +159,7 @@ pub struct Timing {
 }
 
 /// Speed and memory of a run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunTiming {
     /// Over all batches.
     #[serde(flatten)]
@@ -182,7 +182,7 @@ impl From<&Tally> for Timing {
 }
 
 /// The name and severity of a domain; `mixed` for several.
-pub(crate) fn domain_label(dataset: &dyn Dataset, domain: Option<usize>) -> (String, Option<u8>) {
+pub fn domain_label(dataset: &dyn Dataset, domain: Option<usize>) -> (String, Option<u8>) {
     domain.map_or_else(
         || ("mixed".into(), None),
         |domain| (dataset.domains()[domain].name.clone(), dataset.domains()[domain].severity),

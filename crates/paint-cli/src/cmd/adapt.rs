@@ -14,7 +14,7 @@ use paint_run::checkpoint::{read_state, write_state};
 use paint_run::config::difference;
 use paint_run::metric::Score;
 use paint_run::model::class_names;
-use paint_run::report::quoted;
+use paint_run::table::quoted;
 use paint_run::upload::Uploads;
 use paint_run::{Config, Draft, Experiment, fit};
 use paint_tensor::Device;

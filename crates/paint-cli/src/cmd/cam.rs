@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
+use paint_bench::cam::{look, side_by_side};
+use paint_bench::protocol::{Place, Protocol};
+use paint_bench::report::class_name;
+use paint_bench::report::html::{CamMap, CamShot, cam_page};
 use paint_data::image::Preprocess;
 use paint_data::{Loader, ReadAhead};
 use paint_run::Experiment;
-use paint_run::cam::{look, side_by_side};
 use paint_run::experiment::write_text;
 use paint_run::model::embedded;
-use paint_run::protocol::{Place, Protocol};
-use paint_run::report::class_name;
-use paint_run::report::html::{CamMap, CamShot, cam_page};
 use paint_tensor::Tensor;
 use serde::Serialize;
 

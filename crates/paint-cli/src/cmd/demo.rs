@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use paint_bench::report::html;
 use paint_data::dataset::{CIFAR10_CLASSES, Corrupted, embedded};
 use paint_data::image::Preprocess;
 use paint_data::{Dataset, Loader, ReadAhead, Stream, scenario};
@@ -15,7 +16,7 @@ use paint_methods::{BuildArgs, by_name};
 use paint_rng::Seed;
 use paint_run::config::Model;
 use paint_run::experiment::{write_json, write_text};
-use paint_run::report::{html, terminal};
+use paint_run::table::terminal;
 use paint_run::{Event, Runner, Setup, Summary, Task, model};
 use paint_tensor::{Device, Tensor};
 use serde::Serialize;

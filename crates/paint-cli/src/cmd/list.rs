@@ -1,14 +1,14 @@
 //! `paint list`: the rows of the tables that names in configs and on the command line refer to.
 
+use paint_bench::Protocol;
+use paint_bench::protocol::PROTOCOLS;
+use paint_bench::reproduce::TARGETS;
 use paint_data::{
     DATASETS, SCENARIOS,
     corruption::{CORRUPTIONS, Corruption},
 };
 use paint_methods::{METHODS, MethodEntry, SourceNeed};
 use paint_nn::backbone::BACKBONES;
-use paint_run::Protocol;
-use paint_run::protocol::PROTOCOLS;
-use paint_run::reproduce::TARGETS;
 use paint_tensor::{BACKENDS, BackendEntry};
 use paint_train::PRESETS;
 use serde::Serialize;

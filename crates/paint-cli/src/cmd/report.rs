@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use paint_run::experiment::write_text;
-use paint_run::grid::{CellTiming, Results};
-use paint_run::report::html::{BenchPage, bench_page, picture};
-use paint_run::report::{
+use paint_bench::grid::{CellTiming, Results};
+use paint_bench::report::html::{BenchPage, bench_page, picture};
+use paint_bench::report::{
     Comparison, combine, combine_timings, mixture_warnings, readme_section, results_markdown,
     with_readme_section,
 };
+use paint_run::experiment::write_text;
 use serde::Serialize;
 
 use crate::Usage;

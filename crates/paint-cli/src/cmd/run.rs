@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use paint_run::report::terminal;
+use paint_run::table::terminal;
 use paint_run::{Draft, Earlier, Event, Experiment};
 
 use crate::output::Output;

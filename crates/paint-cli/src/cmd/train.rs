@@ -5,12 +5,12 @@ mod progress;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use paint_bench::report::class_name;
 use paint_data::dataset::{Options, Split, entry};
 use paint_data::{Dataset, Info};
 use paint_nn::backbone::{self, BackboneEntry};
 use paint_rng::Seed;
 use paint_run::Draft;
-use paint_run::report::class_name;
 use paint_tensor::Device;
 use paint_train::{
     Earlier, Epoch, Files, Identity, LabelledImages, Numbers, Recipe, Session, Start, Summary,

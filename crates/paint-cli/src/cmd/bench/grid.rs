@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use paint_bench::grid::{Grid, Results, Variant, execute};
+use paint_bench::protocol::{MOST_SEEDS, Place, Protocol};
+use paint_bench::report::{Publication, publish, results_terminal};
+use paint_bench::reproduce::{Target, every_method};
 use paint_run::Draft;
-use paint_run::grid::{Grid, Results, Variant, execute};
 use paint_run::model::embedded;
-use paint_run::protocol::{MOST_SEEDS, Place, Protocol};
-use paint_run::report::{Publication, publish, results_terminal};
-use paint_run::reproduce::{Target, every_method};
 
 use super::progress::Progress;
 use super::shell;

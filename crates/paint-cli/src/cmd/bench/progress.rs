@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use paint_bench::grid::{Cell, Grid, GridEvent};
 use paint_run::Event;
-use paint_run::grid::{Cell, Grid, GridEvent};
 
 /// The state of the display; told from any thread.
 pub(super) struct Progress<'a> {

@@ -1,9 +1,9 @@
 //! What has to be said of results before anything else: that they are not of the data a table of the paper is of.
 
 use crate::grid::Results;
-use crate::model::embedded;
 use crate::protocol::Protocol;
 use crate::reproduce::Target;
+use paint_run::model::embedded;
 
 /// What results are called: the table or figure that was asked for, or their protocol.
 pub(super) fn title(results: &Results) -> String {

@@ -8,8 +8,9 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, CellResult, CellTiming, Grid};
-use crate::experiment::{Earlier, Experiment, write_json};
-use crate::{Error, Event, Result};
+use crate::{Error, Result};
+use paint_run::Event;
+use paint_run::experiment::{Earlier, Experiment, write_json};
 
 /// What happens to a grid; `cell` is the place in `Grid::cells`.
 #[derive(Debug)]

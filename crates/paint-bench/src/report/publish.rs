@@ -11,12 +11,12 @@ use serde::Serialize;
 use super::html::{BenchPage, CamMap, CamShot, Shot, Trace, bench_page};
 use super::{Comparison, class_name, results_csv, results_latex, results_markdown};
 use crate::cam::look;
-use crate::checkpoint::read_state;
-use crate::config::Method;
-use crate::event::BatchDone;
-use crate::experiment::{Experiment, write_json, write_text};
 use crate::grid::{Cell, Grid, Outcome, Results};
 use crate::{Error, Result};
+use paint_run::checkpoint::read_state;
+use paint_run::config::Method;
+use paint_run::event::BatchDone;
+use paint_run::experiment::{Experiment, write_json, write_text};
 
 /// What is published.
 #[derive(Clone, Copy)]

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use paint_data::{Image, Sample, SampleRef};
 
 use super::embed::{escape, png_uri};
+use crate::Result;
 use crate::cam::ActivationMap;
 use crate::report::class_name;
-use crate::{Experiment, Result};
+use paint_run::Experiment;
 
 /// One image, and where each method looked.
 #[derive(Debug, Clone)]

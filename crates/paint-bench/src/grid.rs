@@ -21,9 +21,10 @@ pub use results::{Column, Results, Row, Spread};
 pub use significance::{Paired, paired};
 pub use timing::CellTiming;
 
-use crate::config::{Config, INERT, flatten};
-use crate::protocol::{Fingerprints, PLACES, Place, Protocol, digest};
+use crate::protocol::{Fingerprints, PLACES, Place, Protocol};
 use crate::{Error, Result};
+use paint_run::config::{Config, INERT, flatten};
+use paint_run::fingerprint::digest;
 
 /// A row of the table: a method with settings of its own.
 #[derive(Debug, Clone, PartialEq)]

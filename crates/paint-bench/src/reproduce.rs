@@ -8,7 +8,8 @@ use toml::{Table, Value};
 
 use crate::grid::Variant;
 use crate::protocol::Protocol;
-use crate::{Error, Result, probe};
+use crate::{Error, Result};
+use paint_run::probe;
 
 /// A table or figure that can be built.
 pub struct Target {

@@ -98,7 +98,7 @@ pub fn with_readme_section(readme: &str, section: &str) -> Result<String> {
 mod tests {
     use super::super::results::tests::results;
     use super::*;
-    use crate::probe::Glance;
+    use paint_run::probe::Glance;
 
     #[test]
     fn a_section_has_a_column_for_each_result_the_hash_and_the_best_in_bold() {

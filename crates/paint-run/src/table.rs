@@ -18,7 +18,7 @@ fn percent(value: Option<f64>) -> String {
 }
 
 /// Head, then one row for each visit, then the mean.
-pub(super) fn cells(runs: &[&Summary]) -> Vec<Vec<String>> {
+pub fn cells(runs: &[&Summary]) -> Vec<Vec<String>> {
     let Some(first) = runs.first() else { return Vec::new() };
     let mut rows = vec![
         [String::from("domain")]
@@ -47,7 +47,7 @@ pub fn terminal(runs: &[&Summary]) -> String {
 }
 
 /// A table with a rule below its head and above its last row.
-pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+pub fn aligned(rows: &[Vec<String>]) -> String {
     let widths = widths(rows);
     let rule = "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1));
     let mut text = String::new();
@@ -121,12 +121,12 @@ pub fn quoted(field: &str) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use crate::summary::{Figures, RunTiming, Setup, Timing};
 
     /// A run with one visit for each accuracy.
-    pub(crate) fn summary(method: &str, visits: &[(&str, u8, f64)]) -> Summary {
+    fn summary(method: &str, visits: &[(&str, u8, f64)]) -> Summary {
         let timing = Timing { ms_per_batch: 1.5, images_per_s: 20.0 };
         let figures = |accuracy: f64| Figures {
             samples: 10,

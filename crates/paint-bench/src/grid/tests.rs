@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::model::embedded;
+use paint_run::model::embedded;
 
 fn protocol() -> Protocol {
     let mut protocol = Protocol::find("embedded").unwrap();
@@ -110,7 +110,7 @@ fn whatever_decides_a_number_makes_another_cell_and_nothing_else_does() {
     assert!(before[0] == after[0] && before[1] != after[1], "one draw changed");
     assert_eq!(with_source(["a", "b"], "paint"), base, "paint looks at no source images");
     let mut other = protocol();
-    other.prediction = crate::config::Prediction::Before;
+    other.prediction = paint_run::config::Prediction::Before;
     assert_ne!(ids(other, &place, Variant::plain("paint")), base);
 }
 

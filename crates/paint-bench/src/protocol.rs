@@ -20,15 +20,15 @@ use paint_data::{dataset, scenario};
 use paint_methods::METHODS;
 use paint_nn::checkpoint::CropMode;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 pub use built_in::{PROTOCOLS, built_in};
 pub use check::MOST_SEEDS;
 pub use fingerprint::Fingerprints;
-pub(crate) use fingerprint::glimpse;
 
-use crate::config::{Draft, Method, Model, Prediction, Resize, Source, flatten};
-use crate::{Error, Result, probe};
+use crate::{Error, Result};
+use paint_run::config::{Draft, Method, Model, Prediction, Resize, Source, flatten};
+use paint_run::fingerprint::digest;
+use paint_run::probe;
 
 /// The pinned description of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -262,9 +262,9 @@ impl Protocol {
     }
 
     /// The run that this protocol asks for, of no method yet.
-    pub fn config(&self, place: &Place) -> crate::Config {
+    pub fn config(&self, place: &Place) -> paint_run::Config {
         let Weights { sha256, backbone, mean, std, input_size, crop_pct, .. } = self.model.clone();
-        crate::Config {
+        paint_run::Config {
             seed: 0,
             device: place.device.clone(),
             precision: place.precision.clone(),
@@ -379,17 +379,6 @@ fn without_noise(value: &str) -> String {
         rest = after;
     }
     text + rest
-}
-
-/// Twelve hexadecimal digits of the SHA-256 of some lines.
-pub(crate) fn digest(lines: impl IntoIterator<Item = String>) -> String {
-    let mut hasher = Sha256::new();
-    for line in lines {
-        hasher.update(line.as_bytes());
-        hasher.update(b"\n");
-    }
-    let hex: Vec<String> = hasher.finalize().iter().take(6).map(|b| format!("{b:02x}")).collect();
-    hex.concat()
 }
 
 #[cfg(test)]

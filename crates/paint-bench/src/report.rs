@@ -3,22 +3,18 @@
 mod class_name;
 mod combine;
 mod compare;
-mod event_log;
 pub mod html;
 mod notice;
 mod publish;
 mod readme;
 mod results;
-mod table;
 
 pub use class_name::class_name;
 pub use combine::{combine, combine_timings};
 pub use compare::{ComparedRow, Comparison, Matched};
-pub use event_log::EventLog;
 pub use notice::notice;
 pub use publish::{Publication, publish};
 pub use readme::{readme_section, with_readme_section};
 pub use results::{
     mixture_warnings, results_csv, results_latex, results_markdown, results_terminal,
 };
-pub use table::{csv, markdown, quoted, terminal};

@@ -6,7 +6,7 @@ fn place() -> Place {
         data: std::path::PathBuf::new(),
         clean: std::path::PathBuf::new(),
         source: std::path::PathBuf::new(),
-        weights: crate::model::embedded::NAME.into(),
+        weights: paint_run::model::embedded::NAME.into(),
         device: "cpu".into(),
         precision: "f32".into(),
         threads: None,

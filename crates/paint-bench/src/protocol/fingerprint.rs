@@ -2,17 +2,19 @@
 
 use paint_data::dataset::entry;
 use paint_data::scenario::Selection;
-use paint_data::{Dataset, SampleRef, Stream};
+use paint_data::{Dataset, Stream};
 use paint_methods::METHODS;
 use paint_rng::Seed;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Place, Protocol, digest};
-use crate::config::Model;
-use crate::experiment::Experiment;
-use crate::source::Pool;
-use crate::{Error, Result, probe};
+use super::{Place, Protocol};
+use crate::{Error, Result};
+use paint_run::config::Model;
+use paint_run::experiment::Experiment;
+use paint_run::fingerprint::{contents, digest, hex};
+use paint_run::probe;
+use paint_run::source::Pool;
 
 /// Names of images that a stream does not show but a number depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,49 +163,4 @@ fn probed_images(
     let clean = probe::clean_domain(beside).map(|domain| first(beside, domain, probe.clean));
     let previous = taken.iter().map(|(domain, _)| first(data, *domain, probe.previous));
     Ok(digest(clean.into_iter().chain(previous).collect::<Result<Vec<_>>>()?))
-}
-
-/// Images of a domain that a glimpse takes in.
-const GLIMPSED: usize = 64;
-
-/// Twelve digits over the order of a stream, its labels, and some images of each domain, spread evenly: quick, and other for
-/// nearly any other data.
-pub(crate) fn glimpse(data: &dyn Dataset, stream: &Stream) -> Result<String> {
-    let mut order = Sha256::new();
-    let mut taken: Vec<Vec<usize>> = vec![Vec::new(); data.domains().len()];
-    for &SampleRef { domain, index } in stream.batches.iter().flat_map(|batch| &batch.samples) {
-        order.update(format!("{domain} {index} {:?}\n", data.label(domain, index)));
-        taken[domain].push(index);
-    }
-    let mut lines = vec![hex(&order.finalize())];
-    for (domain, indices) in taken.iter().enumerate() {
-        let each = indices.len().div_ceil(GLIMPSED).max(1);
-        let ends = indices.iter().step_by(each).chain(indices.last());
-        lines.push(contents(data, domain, ends.copied())?);
-    }
-    Ok(digest(lines))
-}
-
-/// Twelve digits over images of one domain, with their places and labels.
-fn contents(
-    data: &dyn Dataset,
-    domain: usize,
-    indices: impl Iterator<Item = usize>,
-) -> Result<String> {
-    let mut hasher = Sha256::new();
-    for index in indices {
-        let content = data.content(domain, index)?;
-        let label = data.label(domain, index);
-        hasher.update(format!("{index} {label:?} {}\n", content.len()));
-        hasher.update(content);
-    }
-    Ok(digest([hex(&hasher.finalize())]))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{CellResult, DomainFigures, Failure, Grid, Outcome, Paired, paired};
-use crate::config::is_default_precision;
-use crate::probe::{CLEAN, Glance};
 use crate::protocol::{Metric, Protocol};
 use crate::reproduce::Target;
-use crate::summary::Cost;
 use crate::{Error, Result};
+use paint_run::config::is_default_precision;
+use paint_run::probe::{CLEAN, Glance};
+use paint_run::summary::Cost;
 
 /// `summary.json` of a benchmark: nothing in it depends on the machine's speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

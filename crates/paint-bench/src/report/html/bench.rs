@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use super::embed::{escape, png_uri};
 use super::plot::{Bar, Mark, Series, Stroke, bars, colour, lines};
 use super::{CamShot, Shot, analysis, cam, chart, heat, memory, sweep};
-use crate::event::BatchDone;
 use crate::grid::{CellTiming, Results, Row};
 use crate::report::Comparison;
 use crate::report::notice::{notice, title};
+use paint_run::event::BatchDone;
 
 const STYLE: &str = concat!(include_str!("palette.css"), include_str!("bench.css"));
 const SCRIPT: &str = include_str!("bench.js");

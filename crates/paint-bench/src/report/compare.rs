@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use super::results::decimal;
 use crate::Result;
 use crate::grid::{Results, Row, Spread};
-use crate::probe::Glance;
 use crate::protocol::{Difference, Protocol};
 use crate::reference::{Reference, ReferenceRow, reference};
+use paint_run::probe::Glance;
 
 /// Our rows beside the paper's.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::compare::Comparison;
 use super::notice::{notice, title};
-use super::table::{aligned, quoted};
 use crate::Result;
 use crate::grid::{Results, Row, Spread};
-use crate::probe::Glance;
+use paint_run::probe::Glance;
+use paint_run::table::{aligned, quoted};
 
 /// A mean with its deviation.
 pub(super) fn spread(value: Spread, plus_minus: &str) -> String {

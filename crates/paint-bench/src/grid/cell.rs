@@ -5,8 +5,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Cell;
-use crate::probe::Glance;
-use crate::summary::{Cost, DomainResult, Figures, MatchingAccuracy, Summary};
+use paint_run::probe::Glance;
+use paint_run::summary::{Cost, DomainResult, Figures, MatchingAccuracy, Summary};
 
 /// One line of `results.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -20,9 +20,9 @@ pub use bench::{BenchPage, Trace, bench_page};
 pub use cam::{CamMap, CamShot, cam_page};
 pub use picture::picture;
 
-use crate::event::BatchDone;
-use crate::summary::Summary;
 use embed::{escape, png_uri};
+use paint_run::event::BatchDone;
+use paint_run::summary::Summary;
 
 /// One run on the page.
 #[derive(Debug, Clone, Copy)]
@@ -139,7 +139,7 @@ fn card(shot: &Shot, runs: &[Run<'_>]) -> String {
 fn table(runs: &[Run<'_>]) -> String {
     let summaries: Vec<&Summary> = runs.iter().map(|run| run.summary).collect();
     let mut html = String::from("<table>");
-    for (i, row) in super::table::cells(&summaries).iter().enumerate() {
+    for (i, row) in paint_run::table::cells(&summaries).iter().enumerate() {
         let tag = if i == 0 { "th" } else { "td" };
         html.push_str("<tr>");
         row.iter().for_each(|cell| {
@@ -152,9 +152,34 @@ fn table(runs: &[Run<'_>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::tests::summary;
+    use paint_run::event::Prompt;
+
     use super::*;
-    use crate::event::Prompt;
+
+    /// A run with one visit for each accuracy.
+    fn summary(method: &str, visits: &[(&str, u8, f64)]) -> Summary {
+        let timing = serde_json::json!({"ms_per_batch": 1.5, "images_per_s": 20.0});
+        let visit = |(name, severity, accuracy): &(&str, u8, f64)| {
+            serde_json::json!({
+                "name": name, "severity": severity, "samples": 10, "accuracy": accuracy,
+                "prompts_allocated": 1, "timing": timing,
+            })
+        };
+        let summary = serde_json::json!({
+            "method": method,
+            "setup": {
+                "dataset": "memory", "scenario": "continual", "batch_size": 5, "backbone": "vit", "seed": 0,
+                "device": "cpu", "version": "0",
+            },
+            "mean_accuracy": 55.0,
+            "overall": {"samples": 20},
+            "domains": visits.iter().map(visit).collect::<Vec<_>>(),
+            "ece_bins": 15,
+            "logits_hash": "0",
+            "timing": timing,
+        });
+        serde_json::from_value(summary).unwrap()
+    }
 
     fn batch(index: usize, segment: usize, prompt: Option<usize>) -> BatchDone {
         BatchDone {

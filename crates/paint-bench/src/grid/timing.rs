@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::metric::restart_peak_memory;
 use crate::{Error, Result};
+use paint_run::metric::restart_peak_memory;
 
 /// Marks a run that shared the machine with others of its grid.
 const SIDE_BY_SIDE: &str = "side-by-side";

@@ -6,9 +6,9 @@ use super::embed::escape;
 use super::plot::{Mark, Series, Stroke, colour, lines};
 use super::scatter::{Dot, scatter};
 use crate::grid::{CellTiming, Results, Row, Spread};
-use crate::probe::Glance;
 use crate::report::results::decimal;
 use crate::report::{Comparison, Matched};
+use paint_run::probe::Glance;
 
 fn mean_of<'a>(
     timings: impl Iterator<Item = &'a CellTiming>,

@@ -13,8 +13,9 @@ use paint_methods::Method;
 use paint_nn::backbone::AttentionMap;
 use paint_tensor::{Gradients, Tensor};
 
-use crate::watch::Watch;
-use crate::{Error, Experiment, Result};
+use crate::{Error, Result};
+use paint_run::Experiment;
+use paint_run::watch::Watch;
 
 /// One map.
 #[derive(Debug, Clone, PartialEq)]
@@ -175,9 +176,9 @@ mod tests {
     use paint_tensor::Device;
 
     use super::*;
-    use crate::config::Model;
-    use crate::model::{self, embedded};
-    use crate::watch::Watched;
+    use paint_run::config::Model;
+    use paint_run::model::{self, embedded};
+    use paint_run::watch::Watched;
 
     #[test]
     fn a_grid_has_the_shape_of_the_image_and_leaves_prompts_out() {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::Run;
 use super::embed::escape;
-use crate::event::BatchDone;
+use paint_run::event::BatchDone;
 
 const WIDTH: f64 = 1040.0;
 const LEFT: f64 = 72.0;
@@ -211,7 +211,7 @@ pub(super) fn prompts(batches: &[BatchDone]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Prompt;
+    use paint_run::event::Prompt;
 
     fn batches(prompts: impl Iterator<Item = usize>) -> Vec<BatchDone> {
         let batch = |index: usize| BatchDone {
