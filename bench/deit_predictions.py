@@ -15,6 +15,9 @@ import sys
 import tarfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
+from gaps import largest  # noqa: E402
+
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
 
@@ -93,7 +96,7 @@ def compare(a):
         raise SystemExit(f"no file name is in both {a.compare} and {a.out}")
     other = [f for f in both if ours[f][0] != theirs[f][0]]
     agreed = [f for f in both if ours[f][0] == theirs[f][0]]
-    gap = max((abs(ours[f][1] - theirs[f][1]) for f in agreed), default=float("nan"))
+    gap = largest((abs(ours[f][1] - theirs[f][1]) for f in agreed), default=float("nan"))
     print(f"same class: {len(agreed)} of {len(both)} ({100 * len(agreed) / len(both):.2f} %)")
     print(f"largest difference of confidence where the class is the same: {gap:.2e}")
     print(f"in one file only: {len(ours.keys() ^ theirs.keys())}")

@@ -27,6 +27,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from timm.models.vision_transformer import VisionTransformer
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
+from gaps import absolute_gap, largest, largest_key, relative_gap  # noqa: E402
+
 BACKBONES = {
     "vit_tiny_patch4_32": dict(img_size=32, patch_size=4, embed_dim=192, depth=12, num_heads=3, num_classes=10),
     "vit_base_patch16_224": dict(img_size=224, patch_size=16, embed_dim=768, depth=12, num_heads=12, num_classes=1000),
@@ -215,7 +218,7 @@ def differences(ours, want):
     missing = sorted(set(want) ^ set(ours))
     if missing:
         raise SystemExit(f"tensors in only one of the two dumps: {missing}")
-    relative, key_bias = {}, 0.0
+    relative, key_bias = {}, []
     for name, b in want.items():
         a = ours[name]
         if a.shape != b.shape:
@@ -223,12 +226,12 @@ def differences(ours, want):
         if name.endswith("attn.qkv.bias"):
             # Its gradient is zero but for rounding, so a relative gap says nothing.
             third = len(b) // 3
-            key_bias = max(key_bias, float((a - b)[third : 2 * third].abs().max()))
+            key_bias.append(absolute_gap(a[third : 2 * third], b[third : 2 * third]))
             keep = torch.ones(len(b), dtype=torch.bool)
             keep[third : 2 * third] = False
             a, b = a[keep], b[keep]
-        relative[name] = float((a - b).abs().max() / b.abs().max())
-    return float((ours["logits"] - want["logits"]).abs().max()), relative, key_bias
+        relative[name] = relative_gap(a, b)
+    return absolute_gap(ours["logits"], want["logits"]), relative, largest(key_bias)
 
 
 def check(a):
@@ -238,7 +241,7 @@ def check(a):
         dumps.append(("PyTorch float64", Path(a.folder) / "torch64.safetensors"))
     for title, path in dumps:
         logits, relative, key_bias = differences(load_file(path), want)
-        worst = max(relative, key=relative.get)
+        worst = largest_key(relative)
         same = (load_file(path)["logits"].argmax(1) == want["logits"].argmax(1)).float().mean().item()
         print(json.dumps(dict(
             against=f"{title} vs PyTorch float32", logits_max_abs=logits, logits_rel=relative["logits"], same_class=same,
