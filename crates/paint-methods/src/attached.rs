@@ -6,7 +6,7 @@ use paint_tensor::{Gradients, Tensor};
 
 use crate::Result;
 use crate::learner::{Learner, load_params, save_params, total};
-use crate::method::State;
+use paint_nn::state::State;
 
 /// Parameters beside a network.
 #[derive(Clone)]

@@ -11,9 +11,9 @@ use crate::Result;
 use crate::attached::Attached;
 use crate::draws::Draws;
 use crate::learner::Learner;
-use crate::method::State;
 use crate::prototypes::Prototypes;
 use crate::source_data::Labelled;
+use paint_nn::state::State;
 
 /// How prototypes and projector are made: the `contrast` table of a method's settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 /// The error of this crate.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The engine refused an operation.
     #[error(transparent)]
@@ -16,6 +17,14 @@ pub enum Error {
         name: String,
         /// The names of the table.
         known: String,
+    },
+    /// A row cannot join a registry.
+    #[error("cannot register method {name:?}: {why}")]
+    Register {
+        /// The name of the row.
+        name: String,
+        /// What is wrong with it.
+        why: String,
     },
     /// The settings of a method are not what it accepts.
     #[error("settings of {method}: {why}")]
@@ -68,6 +77,14 @@ pub enum Error {
         expected: String,
         /// What was given.
         found: String,
+    },
+    /// A method of another crate failed for a reason of its own.
+    #[error("{method}: {source}")]
+    Other {
+        /// The method.
+        method: &'static str,
+        /// Its error.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The oracle was asked for without the true domain.
     #[error("the oracle needs the true domain of a batch, and none was told")]

@@ -13,7 +13,8 @@ use paint_nn::params::{Params, Trainable};
 use paint_tensor::{Device, Gradients, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::method::{BuildArgs, State};
+use crate::build_args::BuildArgs;
+use crate::method::State;
 use crate::{Error, Result};
 
 /// How a gradient becomes an update. What a rule remembers lives on from batch to batch.

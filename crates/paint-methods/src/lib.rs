@@ -21,24 +21,30 @@
 //! ```
 
 mod attached;
+mod build_args;
 mod contrast;
 mod deployed;
 pub mod draws;
 mod entropy_filter;
+mod entry;
 mod error;
 mod fisher;
 mod images;
 mod learner;
 mod method;
+mod methods;
 mod preset;
 mod prototypes;
+mod registry;
+pub mod settings;
 mod source_data;
 mod teacher;
 pub mod views;
 
+pub use build_args::BuildArgs;
+pub use entry::{Build, MethodEntry, Presets, Resolve, SourceNeed};
 pub use error::{Error, Result};
-pub use method::paint;
-pub use method::{
-    BuildArgs, METHODS, Method, MethodEntry, PromptUse, SourceNeed, State, Step, by_name,
-};
+pub use method::{Method, PromptUse, State, Step};
+pub use methods::{METHODS, paint};
+pub use registry::{Registry, by_name};
 pub use source_data::SourceData;

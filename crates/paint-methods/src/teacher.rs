@@ -5,7 +5,7 @@ use paint_nn::params::Trainable;
 
 use crate::Result;
 use crate::learner::{Learner, load_params, save_params};
-use crate::method::State;
+use paint_nn::state::State;
 
 /// A network whose weights are a moving average of another's.
 pub(crate) struct Teacher {

@@ -69,7 +69,7 @@ impl Experiment {
         let stream = config.scenario.stream(&*dataset, seed)?;
         let model = model::open(&mut config.model, &device)?;
         let benchmark = paint_data::dataset::entry(&config.data.name)?.benchmark;
-        let settings = method.fit(&config.method.settings, &*model, benchmark)?;
+        let settings = method.settings_for(&config.method.settings, &*model, benchmark)?;
         config.method.settings = method.resolve(&settings)?;
         let (preprocess, resize) = (&model.spec().preprocess, config.model.resize);
         let fit = |data: Arc<dyn Dataset>, options: &Options| -> Result<Arc<dyn Dataset>> {

@@ -73,7 +73,7 @@ impl Protocol {
         let benchmark = entry(&self.data.name)?.benchmark;
         for method in METHODS {
             let given = self.settings.get(method.name).cloned().unwrap_or_default();
-            let fitted = method.fit(&given, &*experiment.model, benchmark)?;
+            let fitted = method.settings_for(&given, &*experiment.model, benchmark)?;
             if fitted != given {
                 resolved.settings.insert(method.name.into(), fitted);
             }

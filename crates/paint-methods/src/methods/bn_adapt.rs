@@ -13,11 +13,13 @@
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{MethodEntry, SourceNeed, Step, parse, table};
 use crate::Result;
 use crate::deployed::{Adapt, Deployed};
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::Learner;
+use crate::method::Step;
 use crate::preset::Preset;
+use crate::settings::{parse, table};
 
 const NAME: &str = "bn_adapt";
 
@@ -33,6 +35,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2006.16971",
     what: "the source model with the batch's own statistics in its batch norms",
     needs_source: SourceNeed::None,
+    presets: Presets::ByNetwork,
     build: |args, settings| {
         parse::<Config>(NAME, settings)?;
         Ok(Box::new(Deployed::new(BnAdapt { learner: Learner::frozen(args) })))

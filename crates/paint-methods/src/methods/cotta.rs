@@ -31,12 +31,15 @@ use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, table};
 use crate::Result;
+use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
 use crate::draws::{Draws, padded_views};
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
-use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, is_share, not_negative, read, scaled};
+use crate::method::{State, Step};
+use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, scaled};
+use crate::settings::{is_share, not_negative, read, table};
 use crate::teacher::Teacher;
 
 const NAME: &str = "cotta";
@@ -111,6 +114,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2203.13591",
     what: "a slow teacher, averaged over views where the source is unsure, and random restoring",
     needs_source: SourceNeed::None,
+    presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Cotta::new(args, Config::read(settings)?)?))),
     resolve: |settings| table(NAME, &Config::read(settings)?),
 };

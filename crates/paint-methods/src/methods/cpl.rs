@@ -23,11 +23,14 @@ use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{BuildArgs, MethodEntry, SourceNeed, Step, table};
 use crate::Result;
+use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
-use crate::preset::{CIFAR_BATCH, Preset, not_negative, read, scaled};
+use crate::method::Step;
+use crate::preset::{CIFAR_BATCH, Preset, scaled};
+use crate::settings::{not_negative, read, table};
 
 const NAME: &str = "cpl";
 
@@ -84,6 +87,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2207.09640",
     what: "lowers the conjugate of the source's training loss through the norms",
     needs_source: SourceNeed::None,
+    presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Cpl::new(args, Config::read(settings)?)?))),
     resolve: |settings| table(NAME, &Config::read(settings)?),
 };

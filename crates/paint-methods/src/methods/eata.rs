@@ -29,13 +29,16 @@ use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::tent::descent;
-use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, table};
 use crate::Result;
+use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
 use crate::entropy_filter::{Entropies, mean_of};
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::fisher::Fisher;
 use crate::learner::{Descent, Learner};
-use crate::preset::{Preset, is_share, not_negative, read};
+use crate::method::{State, Step};
+use crate::preset::Preset;
+use crate::settings::{is_share, not_negative, read, table};
 
 const ETA: &str = "eta";
 const EATA: &str = "eata";
@@ -99,6 +102,7 @@ pub(super) const ENTRY_ETA: MethodEntry = MethodEntry {
     paper: PAPER,
     what: "lowers the entropy of sure and new samples through the norms",
     needs_source: SourceNeed::None,
+    presets: Presets::ByNetwork,
     build: |args, settings| {
         Ok(Box::new(Deployed::new(Eata::new(ETA, args, Config::read(ETA, settings)?)?)))
     },
@@ -110,6 +114,7 @@ pub(super) const ENTRY_EATA: MethodEntry = MethodEntry {
     paper: PAPER,
     what: "ETA, with parameters held to the source by their Fisher information",
     needs_source: SourceNeed::Unlabelled,
+    presets: Presets::ByNetwork,
     build: |args, settings| {
         Ok(Box::new(Deployed::new(Eata::new(EATA, args, Config::read(EATA, settings)?)?)))
     },

@@ -80,9 +80,12 @@ use paint_tensor::Tensor;
 
 use self::passes::Routines;
 use self::retrieval::Retriever;
-use super::{BuildArgs, Method, MethodEntry, PromptUse, SourceNeed, State, Step, table};
+use crate::build_args::BuildArgs;
 use crate::draws::Draws;
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{load_params, save_params};
+use crate::method::{Method, PromptUse, State, Step};
+use crate::settings::table;
 use crate::{Error, Result, images};
 
 /// The method's name.
@@ -93,6 +96,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "PAINT, Dynamic Prompt Allocation and Tuning for Continual Test-Time Adaptation",
     what: "a prompt for each domain, found by likeness; prompts and first blocks tuned on mutual information and mixing",
     needs_source: SourceNeed::None,
+    presets: Presets::Named(Preset::NAMES),
     build: |args, settings| Ok(Box::new(Paint::new(args, Config::from_settings(settings)?)?)),
     resolve: |settings| table(NAME, &Config::from_settings(settings)?),
 };

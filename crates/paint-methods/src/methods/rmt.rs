@@ -37,13 +37,16 @@ use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::cotta::descent;
-use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, parse, table};
 use crate::Result;
+use crate::build_args::BuildArgs;
 use crate::contrast::{Contrast, Projection};
 use crate::deployed::{Adapt, Deployed};
 use crate::draws::{Draws, padded_view};
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
-use crate::preset::{Preset, is_share, not_negative, read};
+use crate::method::{State, Step};
+use crate::preset::Preset;
+use crate::settings::{is_share, not_negative, parse, read, table};
 use crate::source_data::Labelled;
 use crate::teacher::Teacher;
 
@@ -146,6 +149,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2211.13081",
     what: "a mean teacher with symmetric cross-entropy, class prototypes and source replay",
     needs_source: SourceNeed::Labelled,
+    presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Rmt::new(args, Config::read(settings)?)?))),
     resolve: |settings| table(NAME, &Config::read(settings)?),
 };

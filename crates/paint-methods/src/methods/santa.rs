@@ -28,13 +28,16 @@ use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::cotta::descent;
-use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, table};
 use crate::Result;
+use crate::build_args::BuildArgs;
 use crate::contrast::{Contrast, Projection};
 use crate::deployed::{Adapt, Deployed};
 use crate::draws::{Draws, padded_view};
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
-use crate::preset::{Preset, not_negative, read};
+use crate::method::{State, Step};
+use crate::preset::Preset;
+use crate::settings::{not_negative, read, table};
 
 const NAME: &str = "santa";
 
@@ -71,6 +74,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "OpenReview:V7guVYzvE4",
     what: "anchored to the source's predictions, aligned with its class prototypes",
     needs_source: SourceNeed::Labelled,
+    presets: Presets::ByNetwork,
     build: |args, settings| {
         Ok(Box::new(Deployed::new(Santa::new(args, &Config::read(settings)?)?)))
     },

@@ -28,12 +28,15 @@ use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, table};
 use crate::Result;
+use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
 use crate::entropy_filter::Entropies;
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
-use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, is_share, not_negative, read, scaled};
+use crate::method::{State, Step};
+use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, scaled};
+use crate::settings::{is_share, not_negative, read, table};
 
 const NAME: &str = "sar";
 
@@ -114,6 +117,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2302.12400",
     what: "lowers the entropy of sure samples, away from sharp minima, with a way back",
     needs_source: SourceNeed::None,
+    presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Sar::new(args, Config::read(settings)?)?))),
     resolve: |settings| table(NAME, &Config::read(settings)?),
 };

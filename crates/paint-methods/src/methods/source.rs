@@ -4,7 +4,10 @@ use paint_nn::backbone::{Backbone, Request};
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{BuildArgs, Method, MethodEntry, SourceNeed, State, Step, parse, table};
+use crate::build_args::BuildArgs;
+use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::method::{Method, State, Step};
+use crate::settings::{parse, table};
 use crate::{Result, images};
 
 /// There is nothing to set.
@@ -17,6 +20,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "none",
     what: "the source model, frozen",
     needs_source: SourceNeed::None,
+    presets: Presets::None,
     build: |args, settings| {
         parse::<Config>("source", settings)?;
         Ok(Box::new(Source::new(args)))

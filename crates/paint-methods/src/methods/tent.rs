@@ -21,11 +21,14 @@ use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{BuildArgs, MethodEntry, SourceNeed, Step, table};
 use crate::Result;
+use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
-use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, not_negative, read, scaled};
+use crate::method::Step;
+use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, scaled};
+use crate::settings::{not_negative, read, table};
 
 const NAME: &str = "tent";
 
@@ -69,6 +72,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2006.10726",
     what: "lowers the entropy of its predictions through the norms",
     needs_source: SourceNeed::None,
+    presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Tent::new(args, &Config::read(settings)?)?))),
     resolve: |settings| table(NAME, &Config::read(settings)?),
 };

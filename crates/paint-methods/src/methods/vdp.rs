@@ -33,13 +33,16 @@ use paint_nn::params::{Params, Role, Trainable};
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{BuildArgs, MethodEntry, SourceNeed, State, Step, table};
 use crate::Result;
 use crate::attached::Attached;
+use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
 use crate::entropy_filter::mean_of;
+use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
-use crate::preset::{Preset, is_share, not_negative, read};
+use crate::method::{State, Step};
+use crate::preset::Preset;
+use crate::settings::{is_share, not_negative, read, table};
 use homeostasis::Homeostasis;
 
 const NAME: &str = "vdp";
@@ -94,6 +97,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2212.04145",
     what: "prompts of pixels before a frozen network, one for the domain and one for all (our reading)",
     needs_source: SourceNeed::None,
+    presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Vdp::new(args, Config::read(settings)?)?))),
     resolve: |settings| table(NAME, &Config::read(settings)?),
 };

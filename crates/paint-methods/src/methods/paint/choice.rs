@@ -20,6 +20,12 @@ pub enum Preset {
     ReferenceImagenetR,
 }
 
+impl Preset {
+    /// The names in settings.
+    pub const NAMES: &'static [&'static str] =
+        &["paper", "paper_adam", "reference", "reference_cifar10_c", "reference_imagenet_r"];
+}
+
 /// How gradients become updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

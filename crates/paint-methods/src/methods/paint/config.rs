@@ -10,7 +10,7 @@ use super::choice::{
     Bound, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
 };
 use crate::Result;
-use crate::preset::{is_share, not_negative, read};
+use crate::settings::{is_share, not_negative, read};
 
 /// The most tokens of a prompt: several times those of an image, where attention grows with the square.
 const LONGEST: usize = 1024;

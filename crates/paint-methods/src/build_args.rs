@@ -1,0 +1,53 @@
+//! What a method is built from, beside its settings.
+
+use std::sync::Arc;
+
+use paint_nn::backbone::Backbone;
+use paint_rng::Seed;
+use paint_tensor::Tensor;
+
+use crate::draws::{Draws, Seeded};
+use crate::source_data::{Labelled, SourceData};
+use crate::{Error, Result};
+
+/// What a method is built from, beside its settings.
+#[derive(Clone, Copy)]
+pub struct BuildArgs<'a> {
+    /// The source model. A method works on duplicates, which share its memory until they differ.
+    pub model: &'a dyn Backbone,
+    /// Every random draw of the method comes from here.
+    pub seed: Seed,
+    /// Only these classes compete, in this order (ImageNet-R has 200 of ImageNet's 1000); `None` for all.
+    pub classes: Option<&'a [usize]>,
+    /// Source images, for the methods whose row says that they need them.
+    pub source: Option<SourceData<'a>>,
+    /// Recorded draws in place of those that `seed` gives.
+    pub draws: Option<&'a Arc<dyn Draws>>,
+}
+
+impl<'a> BuildArgs<'a> {
+    /// All classes of `model`.
+    pub fn new(model: &'a dyn Backbone, seed: Seed) -> Self {
+        Self { model, seed, classes: None, source: None, draws: None }
+    }
+
+    /// The recorded draws, or those of the seed.
+    pub(crate) fn draws(&self) -> Arc<dyn Draws> {
+        self.draws.map_or_else(|| Arc::new(Seeded(self.seed)) as Arc<dyn Draws>, Arc::clone)
+    }
+
+    /// The source images a method needs.
+    pub(crate) fn unlabelled(&self, method: &'static str) -> Result<&'a Tensor> {
+        let missing = Error::NoSource { method, need: "unlabelled source images", found: "none" };
+        self.source.ok_or(missing)?.images(self.model.spec())
+    }
+
+    /// The source images and labels a method needs.
+    pub(crate) fn labelled(&self, method: &'static str) -> Result<Labelled> {
+        let missing = |found| Error::NoSource { method, need: "labelled source images", found };
+        let spec = self.model.spec();
+        let classes = self.classes.map_or(spec.num_classes, <[usize]>::len);
+        let source = self.source.ok_or_else(|| missing("none"))?;
+        source.labelled(spec, classes)?.ok_or_else(|| missing("images without labels"))
+    }
+}

@@ -1,0 +1,159 @@
+//! A row of the table of methods: what a method is called, what it needs, and how it is built.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use paint_nn::backbone::Backbone;
+
+use crate::build_args::BuildArgs;
+use crate::method::Method;
+use crate::preset::{Benchmark, Preset};
+use crate::{Result, settings};
+
+/// Which source data a method needs before it is deployed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceNeed {
+    /// None: the weights are enough.
+    None,
+    /// Images without labels.
+    Unlabelled,
+    /// Images with labels.
+    Labelled,
+}
+
+/// The presets of a method: named sets of defaults, of which the setting `preset` chooses one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presets {
+    /// There are none, and no such setting.
+    None,
+    /// Published values, one set per kind of network and benchmark. Where the settings name none, the network and the
+    /// benchmark decide.
+    ByNetwork,
+    /// The method's own, by name. Where the settings name none, the method has a default.
+    Named(&'static [&'static str]),
+}
+
+impl Presets {
+    /// The names that the setting `preset` takes.
+    pub fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::None => &[],
+            Self::ByNetwork => Preset::NAMES,
+            Self::Named(names) => names,
+        }
+    }
+}
+
+/// Builds a method from its settings.
+pub type Build = fn(&BuildArgs<'_>, &toml::Table) -> Result<Box<dyn Method>>;
+
+/// Checks settings, and writes every default out.
+pub type Resolve = fn(&toml::Table) -> Result<toml::Table>;
+
+/// A row of the table of methods.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct MethodEntry {
+    /// The name in TOML, on the command line and in results.
+    pub name: &'static str,
+    /// The paper.
+    pub paper: &'static str,
+    /// One line on what it does.
+    pub what: &'static str,
+    /// The source data it needs.
+    pub needs_source: SourceNeed,
+    /// Its presets.
+    pub presets: Presets,
+    pub(crate) build: Build,
+    pub(crate) resolve: Resolve,
+}
+
+impl fmt::Debug for MethodEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MethodEntry").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl MethodEntry {
+    /// A row for a method of your own, without paper, presets or need for source data.
+    ///
+    /// `build` refuses settings that it does not know; `resolve` does too, and returns them with every default written
+    /// out, so that building from the result gives the same method. [`settings::parse`] and [`settings::table`] do both
+    /// for a type that serde reads and writes.
+    pub const fn new(name: &'static str, build: Build, resolve: Resolve) -> Self {
+        Self {
+            name,
+            paper: "none",
+            what: "",
+            needs_source: SourceNeed::None,
+            presets: Presets::None,
+            build,
+            resolve,
+        }
+    }
+
+    /// The row with a paper.
+    #[must_use]
+    pub const fn paper(mut self, paper: &'static str) -> Self {
+        self.paper = paper;
+        self
+    }
+
+    /// The row with one line on what the method does.
+    #[must_use]
+    pub const fn what(mut self, what: &'static str) -> Self {
+        self.what = what;
+        self
+    }
+
+    /// The row of a method that needs source data.
+    #[must_use]
+    pub const fn needs_source(mut self, need: SourceNeed) -> Self {
+        self.needs_source = need;
+        self
+    }
+
+    /// The row of a method that has presets.
+    #[must_use]
+    pub const fn presets(mut self, presets: Presets) -> Self {
+        self.presets = presets;
+        self
+    }
+
+    /// The method with these settings; a key it does not know is refused by name.
+    pub fn build(&self, args: &BuildArgs<'_>, settings: &toml::Table) -> Result<Box<dyn Method>> {
+        (self.build)(args, settings)
+    }
+
+    /// The settings with every default written out, as they are saved beside a result. Building from them gives the
+    /// same method.
+    pub fn resolve(&self, settings: &toml::Table) -> Result<toml::Table> {
+        (self.resolve)(settings)
+    }
+
+    /// The settings for a network on a benchmark, if that is known. A method whose presets are [`Presets::ByNetwork`]
+    /// gets the one for this network, unless the settings name one; if they name a benchmark, that one counts. Other
+    /// settings stay as they are.
+    pub fn settings_for(
+        &self,
+        settings: &toml::Table,
+        model: &dyn Backbone,
+        benchmark: Option<&str>,
+    ) -> Result<toml::Table> {
+        self.resolve(settings)?;
+        let mut settings = settings.clone();
+        if self.presets == Presets::ByNetwork {
+            let given = settings.get(PRESET).and_then(toml::Value::as_str);
+            let named = given.and_then(Benchmark::find);
+            if given.is_none() || named.is_some() {
+                let preset =
+                    Preset::of(model, named.or_else(|| benchmark.and_then(Benchmark::find)));
+                settings.extend(settings::table(self.name, &BTreeMap::from([(PRESET, preset)]))?);
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// The setting that names a preset.
+const PRESET: &str = "preset";

@@ -1,0 +1,57 @@
+//! The trait that every method implements, and what one batch gives.
+
+pub use paint_nn::state::State;
+
+use paint_nn::backbone::Backbone;
+use paint_tensor::Tensor;
+
+use crate::Result;
+
+/// What one batch gave.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// `[B, C]`, the prediction that counts.
+    pub logits: Tensor,
+    /// Figures of the step by name (losses, confident samples, ...), for logs and reports.
+    pub scalars: Vec<(&'static str, f64)>,
+    /// The prompt that was used, for methods with a prompt memory.
+    pub prompt: Option<PromptUse>,
+}
+
+/// Which prompt a batch used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PromptUse {
+    /// Its number; a number is never given twice.
+    pub index: usize,
+    /// True if it was allocated for this batch.
+    pub allocated: bool,
+    /// `r_s`, Eq. 4: the mean similarity of the batch to the key that won its vote; `None` where nothing was voted on.
+    pub reliability: Option<f32>,
+}
+
+/// A method of test-time adaptation. Images are `[B, 3, H, W]` with values in [0, 1]; the model normalises them itself.
+pub trait Method: Send {
+    /// Adapts to a batch and predicts it. On an error the state is as it was before.
+    fn step(&mut self, images: &Tensor) -> Result<Step>;
+    /// `[B, C]` logits with the present state, which does not change.
+    fn predict(&self, images: &Tensor) -> Result<Tensor>;
+    /// The same for images that may come from a domain not met before, by which forgetting is measured: what the method
+    /// would make for such a domain is made for this once.
+    fn probe(&self, images: &Tensor) -> Result<Tensor> {
+        self.predict(images)
+    }
+    /// Back to the source model, bit for bit.
+    fn reset(&mut self) -> Result<()>;
+    /// Everything that adaptation changed. Enough to continue with the same bits in a method built in the same way.
+    fn save(&self) -> Result<State>;
+    /// Continues from a saved state.
+    fn load(&mut self, state: &State) -> Result<()>;
+    /// The names of the parameters that adaptation may change.
+    fn trainable(&self) -> Vec<String>;
+    /// The adapted model, for methods that have a single one.
+    fn model(&self) -> Option<&dyn Backbone> {
+        None
+    }
+    /// Tells the true domain, for oracle experiments; methods that take no oracle ignore it.
+    fn set_domain(&mut self, _domain: Option<usize>) {}
+}
