@@ -23,6 +23,14 @@ pub enum Error {
         /// The file concerned.
         path: PathBuf,
     },
+    /// A file breaks the rules of its format.
+    #[error("{fault}: {}", path.display())]
+    File {
+        /// What is wrong inside it.
+        fault: paint_files::Fault,
+        /// The file concerned.
+        path: PathBuf,
+    },
     /// An argument names nothing or is out of range.
     #[error("{what}: expected {expected}, got {got:?}")]
     Argument {
@@ -48,6 +56,13 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(source: std::io::Error, path: impl Into<PathBuf>) -> Self {
         Self::Io { source, path: path.into() }
+    }
+
+    pub(crate) fn file(fault: paint_files::Fault, path: impl Into<PathBuf>) -> Self {
+        match fault {
+            paint_files::Fault::Io(source) => Self::io(source, path),
+            fault => Self::File { fault, path: path.into() },
+        }
     }
 
     pub(crate) fn format(

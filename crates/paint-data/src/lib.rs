@@ -18,5 +18,5 @@ pub use error::{Error, Result};
 pub use file::{write_atomically, write_unflushed};
 pub use image::Image;
 pub use loader::{Batch, Loader, ReadAhead};
-pub use npy::NpyWriter;
+pub use paint_files::npy::NpyWriter;
 pub use scenario::{BatchPlan, SCENARIOS, SampleRef, ScenarioEntry, Stream};

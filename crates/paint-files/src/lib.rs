@@ -1,7 +1,8 @@
-//! Files: written [whole or not at all](write_atomically), in folders that [one process at a time](claim()) works in, and
-//! named in messages that are [safe to print](printable).
+//! Files: written [whole or not at all](write_atomically), in folders that [one process at a time](claim()) works in;
+//! arrays and archives [read](Source) at an offset ([`npy`], [`zip`]); names made [safe to print](printable).
 //!
-//! Datasets and networks both read and write files and do not see each other, so what they share is here.
+//! Datasets and networks both read and write files and do not see each other, so what they share is here. Files come from
+//! strangers: no reader allocates on a header's word or panics, and a [`Fault`] says what is wrong.
 //!
 //! ```
 //! let folder = tempfile::tempdir()?;
@@ -12,10 +13,22 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod budget;
 mod claim;
+mod cursor;
+mod element;
+mod fault;
+pub mod npy;
 mod printable;
+mod source;
 mod whole;
+pub mod zip;
 
+pub use budget::Budget;
 pub use claim::{Claim, ClaimError, claim};
+pub use cursor::{Cursor, utf8};
+pub use element::{Dtype, element_count};
+pub use fault::{Fault, abridged};
 pub use printable::printable;
+pub use source::Source;
 pub use whole::{create_folder, remove_leftovers, write_atomically, write_unflushed};

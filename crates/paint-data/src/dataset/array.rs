@@ -4,11 +4,10 @@
 
 use std::path::Path;
 
+use paint_files::Dtype;
+
 use super::{Counts, Dataset, DatasetEntry, Domain, Info, Labels, Sample};
-use crate::{
-    Error, Image, Result,
-    npy::{Dtype, NpyArray},
-};
+use crate::{Error, Image, Result, npy::NpyArray};
 
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "npy",
@@ -52,7 +51,7 @@ impl Array {
             let found = format!("{:?} of shape {:?}", images.dtype, images.shape);
             return Err(Error::format(expected, found, path));
         }
-        let labels = labels.map(|labels| labels.classes(path)).transpose()?;
+        let labels = labels.map(|labels| labels.classes()).transpose()?;
         if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != images.rows()) {
             return Err(Error::format(
                 format!("{} labels", images.rows()),

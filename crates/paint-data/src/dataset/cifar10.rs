@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
+use paint_files::Source;
 use serde::{Deserialize, Serialize};
 
 use super::{Counts, Dataset, DatasetEntry, Domain, Info, Sample};
-use crate::{Error, Image, Result, file::RandomAccess};
+use crate::{Error, Image, Result};
 
 const SIDE: usize = 32;
 const PIXELS: usize = SIDE * SIDE;
@@ -38,7 +39,7 @@ pub enum Split {
 struct Cifar10 {
     info: Info,
     domains: [Domain; 1],
-    files: Vec<RandomAccess>,
+    files: Vec<(Source, PathBuf)>,
     labels: Vec<u8>,
 }
 
@@ -52,9 +53,10 @@ impl Cifar10 {
         let mut files = Vec::with_capacity(names.len());
         let mut labels = Vec::with_capacity(names.len() * RECORDS);
         for name in names {
-            let file = RandomAccess::open(&folder.join(name))?;
-            read_labels(&file, &mut labels)?;
-            files.push(file);
+            let path = folder.join(name);
+            let file = Source::open(&path).map_err(|source| Error::io(source, &path))?;
+            read_labels(&file, &path, &mut labels)?;
+            files.push((file, path));
         }
         let info = Info {
             name: ENTRY.name,
@@ -72,23 +74,24 @@ fn folder(root: &Path) -> PathBuf {
     if nested.is_dir() { nested } else { root.to_path_buf() }
 }
 
-fn read_labels(file: &RandomAccess, labels: &mut Vec<u8>) -> Result<()> {
+fn read_labels(file: &Source, path: &Path, labels: &mut Vec<u8>) -> Result<()> {
     let expected = (RECORDS * RECORD) as u64;
     if file.len() != expected {
         return Err(Error::format(
             format!("{RECORDS} records of {RECORD} bytes ({expected} bytes)"),
             format!("{} bytes", file.len()),
-            file.path(),
+            path,
         ));
     }
     for index in 0..RECORDS {
         let mut label = [0];
-        file.read_at((index * RECORD) as u64, &mut label)?;
+        let read = file.fill((index * RECORD) as u64, &mut label);
+        read.map_err(|source| Error::io(source, path))?;
         if usize::from(label[0]) >= NUM_CLASSES {
             return Err(Error::format(
                 format!("labels below {NUM_CLASSES}"),
                 format!("label {} in record {index}", label[0]),
-                file.path(),
+                path,
             ));
         }
         labels.push(label[0]);
@@ -116,7 +119,8 @@ impl Dataset for Cifar10 {
     fn sample(&self, _domain: usize, index: usize) -> Result<Sample> {
         let mut planes = [0; 3 * PIXELS];
         let offset = (index % RECORDS * RECORD + 1) as u64;
-        self.files[index / RECORDS].read_at(offset, &mut planes)?;
+        let (file, path) = &self.files[index / RECORDS];
+        file.fill(offset, &mut planes).map_err(|source| Error::io(source, path))?;
         let pixels = (0..PIXELS)
             .flat_map(|p| [planes[p], planes[PIXELS + p], planes[2 * PIXELS + p]])
             .collect();

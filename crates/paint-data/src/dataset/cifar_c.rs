@@ -4,11 +4,13 @@
 
 use std::path::Path;
 
+use paint_files::Dtype;
+
 use super::{CORRUPT_NOTE, Counts, Dataset, DatasetEntry, Domain, Info, Sample};
 use crate::{
     Error, Image, Result,
     corruption::{CORRUPTIONS, Corruption},
-    npy::{Dtype, NpyArray},
+    npy::NpyArray,
 };
 
 const SEVERITIES: usize = Corruption::MAX_SEVERITY as usize;
@@ -44,7 +46,7 @@ struct CifarC {
 impl CifarC {
     fn open(root: &Path, name: &'static str, num_classes: usize) -> Result<Self> {
         let labels_path = root.join("labels.npy");
-        let mut labels = NpyArray::open(&labels_path)?.classes(&labels_path)?;
+        let mut labels = NpyArray::open(&labels_path)?.classes()?;
         let rows = labels.len();
         if rows == 0 || rows % SEVERITIES != 0 {
             return Err(Error::format(
@@ -121,7 +123,7 @@ impl CifarC {
                 path,
             ));
         }
-        let all = NpyArray::open(&path)?.classes(&path)?;
+        let all = NpyArray::open(&path)?.classes()?;
         if all.chunks(self.labels.len().max(1)).any(|block| block != self.labels) {
             return Err(Error::format(
                 "the same labels in all five blocks",

@@ -23,11 +23,12 @@ fn npz(name: &str, data: &[u8], deflated: bool) -> Vec<u8> {
         if deflated { miniz_oxide::deflate::compress_to_vec(data, 6) } else { data.to_vec() };
     let sizes = [body.len() as u32, data.len() as u32].map(u32::to_le_bytes).concat();
     let method = [if deflated { 8 } else { 0 }, 0];
+    let times_and_crc = [[0; 4], crc32fast::hash(data).to_le_bytes()].concat();
     let lens = [name.len() as u16, 0].map(u16::to_le_bytes).concat();
     let mut bytes = [
         b"PK\x03\x04\x14\0\0\0".as_slice(),
         &method,
-        &[0; 8],
+        &times_and_crc,
         &sizes,
         &lens,
         name.as_bytes(),
@@ -36,7 +37,7 @@ fn npz(name: &str, data: &[u8], deflated: bool) -> Vec<u8> {
     .concat();
     let at = bytes.len() as u32;
     bytes.extend(
-        [b"PK\x01\x02\x14\0\x14\0\0\0".as_slice(), &method, &[0; 8], &sizes, &lens].concat(),
+        [b"PK\x01\x02\x14\0\x14\0\0\0".as_slice(), &method, &times_and_crc, &sizes, &lens].concat(),
     );
     bytes.extend([0; 14]);
     bytes.extend(name.as_bytes());
@@ -58,43 +59,10 @@ fn rows_and_labels_come_back() {
     let labels =
         open(&npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", &[7, 1, 255, 0]))
             .unwrap();
-    assert_eq!(labels.classes(Path::new("labels.npy")).unwrap(), [263, 255]);
+    assert_eq!(labels.classes().unwrap(), [263, 255]);
     let negative =
         open(&npy("{'descr': '<i2', 'fortran_order': False, 'shape': (1,), }", &[0, 255])).unwrap();
-    assert!(negative.classes(Path::new("labels.npy")).is_err());
-}
-
-#[test]
-fn what_is_written_is_read_and_starts_on_a_multiple_of_64() {
-    let folder = tempfile::tempdir().unwrap();
-    for shape in [&[3][..], &[3, 4], &[2, 3, 5, 1]] {
-        let path = folder.path().join("out.npy");
-        let data: Vec<u8> = (0..shape.iter().product::<usize>()).map(|i| i as u8).collect();
-        crate::write_atomically(&path, |out| {
-            let mut writer = NpyWriter::new(out, shape)?;
-            writer.write(&data)?;
-            writer.finish()
-        })
-        .unwrap();
-        let array = NpyArray::open(&path).unwrap();
-        assert_eq!((&array.shape[..], array.data_at % 64), (shape, 0));
-        assert_eq!(array.row(1).unwrap(), data[data.len() / shape[0]..2 * data.len() / shape[0]]);
-    }
-}
-
-#[test]
-fn an_incomplete_or_overfull_array_leaves_no_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.npy");
-    for bytes in [5, 7] {
-        let result = crate::write_atomically(&path, |out| {
-            let mut writer = NpyWriter::new(out, &[2, 3])?;
-            writer.write(&vec![0; bytes])?;
-            writer.finish()
-        });
-        assert!(result.is_err());
-    }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert!(negative.classes().is_err());
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use serde::Serialize;
 
 use super::Checkpoint;
+use paint_files::Fault;
+
 use super::array::Array;
-use super::error::{Error, Fault, Result};
+use super::error::{Error, Result};
 use super::model_config::ModelConfig;
 use super::names::NUM_HEADS;
 

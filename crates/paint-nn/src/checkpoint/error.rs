@@ -1,9 +1,11 @@
-//! What can be wrong with a checkpoint, told with the file's name.
+//! What can be wrong with a checkpoint, with the name of the file.
 //!
 //! Readers work on bytes and return a [`Fault`]; the entry points add the path and the format, so that the name of the
 //! file is in every message and in one place of the code.
 
 use std::path::PathBuf;
+
+use paint_files::Fault;
 
 use super::{Convention, Format};
 
@@ -79,100 +81,6 @@ pub enum Error {
 
 const KNOWN_FORMATS: &str =
     "known are safetensors, PyTorch .pt/.pth/.th (zip and legacy), NumPy .npz and .npy";
-
-/// What is wrong inside a file, without its name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The bytes end too early.
-    #[error("truncated: {what} needs {needed} bytes, {available} are left")]
-    Truncated {
-        /// What was being read.
-        what: &'static str,
-        /// Bytes it needs.
-        needed: u64,
-        /// Bytes there are.
-        available: u64,
-    },
-    /// A field holds an impossible value.
-    #[error("{what}: expected {expected}, found {found}")]
-    Invalid {
-        /// The field.
-        what: String,
-        /// What would be right.
-        expected: String,
-        /// What is there.
-        found: String,
-    },
-    /// A claim exceeds what a file of this size may ask for.
-    #[error(
-        "{what} asks for {claimed} bytes, more than the {limit} that a file of this size may take"
-    )]
-    TooLarge {
-        /// What asks.
-        what: String,
-        /// Bytes asked for.
-        claimed: u64,
-        /// Bytes allowed.
-        limit: u64,
-    },
-    /// Something that would run code, or that no weights need.
-    #[error("refused {what} {name:?}: {why}")]
-    Refused {
-        /// The kind of thing.
-        what: &'static str,
-        /// Its name.
-        name: String,
-        /// Why it is refused.
-        why: &'static str,
-    },
-    /// One name stands for two things.
-    #[error("the name {name:?} appears twice")]
-    Duplicate {
-        /// The name.
-        name: String,
-    },
-    /// An array that must be there is not.
-    #[error("missing {name:?}")]
-    Missing {
-        /// Its name.
-        name: String,
-    },
-    /// A fault in one array.
-    #[error("array {name:?}: {fault}")]
-    InArray {
-        /// The array's name.
-        name: String,
-        /// What is wrong with it.
-        fault: Box<Fault>,
-    },
-}
-
-impl Fault {
-    pub(super) fn invalid(
-        what: impl Into<String>,
-        expected: impl Into<String>,
-        found: impl std::fmt::Display,
-    ) -> Self {
-        Self::Invalid {
-            what: what.into(),
-            expected: expected.into(),
-            found: abridged(&found.to_string()),
-        }
-    }
-
-    pub(super) fn in_array(self, name: &str) -> Self {
-        Self::InArray { name: abridged(name), fault: Box::new(self) }
-    }
-}
-
-/// A message stays readable (and small) whatever the file puts into it.
-pub(super) fn abridged(text: &str) -> String {
-    const LIMIT: usize = 160;
-    match text.char_indices().nth(LIMIT) {
-        None => text.to_owned(),
-        Some((cut, _)) => format!("{}...", &text[..cut]),
-    }
-}
 
 /// The result of this module.
 pub type Result<T> = std::result::Result<T, Error>;

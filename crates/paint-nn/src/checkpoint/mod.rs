@@ -16,7 +16,6 @@
 
 mod architecture;
 mod array;
-mod cursor;
 mod digest;
 mod error;
 mod model_config;
@@ -27,21 +26,27 @@ mod pickle;
 mod preprocess;
 mod safetensors;
 mod torch;
-mod zip;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::path::Path;
 
+use paint_files::npy::MAGIC;
+use paint_files::zip::Archive;
+use paint_files::{Budget, Source, abridged};
+
 pub use architecture::{Architecture, HeadsFrom, ResnetSizes, VitSizes};
-pub use array::{Array, Dtype};
+pub use array::Array;
 pub use digest::sha256;
-pub use error::{Error, Fault, Result};
+pub use error::{Error, Result};
 pub use model_config::{ModelConfig, read_model_config};
 pub use names::{Convention, to_timm};
+pub use paint_files::{Dtype, Fault};
 pub use preprocess::{CropMode, Interpolation, Preprocess, PreprocessFlags, read_preprocess};
 pub use safetensors::write_safetensors;
+
+/// As many bytes as tell the formats apart; the mark of a tar archive comes last.
+const SNIFFED: u64 = 512;
 
 /// The file formats that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +103,7 @@ impl Checkpoint {
     /// Adds an array at the end; a name that is taken is refused.
     pub fn insert(&mut self, name: String, array: Array) -> std::result::Result<(), Fault> {
         if self.index.contains_key(&name) {
-            return Err(Fault::Duplicate { name: error::abridged(&name) });
+            return Err(Fault::Duplicate { name: abridged(&name) });
         }
         self.index.insert(name.clone(), self.entries.len());
         self.entries.push((name, array));
@@ -150,45 +155,41 @@ impl IntoIterator for Checkpoint {
 }
 
 /// Reads every array of a file, whatever its extension.
+///
+/// Arrays are read one at a time, so a large file takes little more memory than its arrays do as f32. A file that another
+/// program changes meanwhile gives an error or wrong numbers, and never ends the process.
 pub fn read(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
-    let fail = |source| Error::Io { action: "read", source, path: path.to_owned() };
-    // Asked before opening: a named pipe would wait for a writer.
-    let about = std::fs::metadata(path).map_err(fail)?;
+    let about = std::fs::metadata(path).map_err(|source| unreadable(source, path))?;
     if !about.is_file() {
         return Err(Error::UnknownFormat {
             found: "not a regular file".to_owned(),
             path: path.to_owned(),
         });
     }
-    let file = File::open(path).map_err(fail)?;
-    if about.len() == 0 {
-        return decode(&[], path);
-    }
-    decode(&map(&file).map_err(fail)?, path)
+    decode_source(&Source::open(path).map_err(|source| unreadable(source, path))?, path)
 }
 
-#[expect(
-    unsafe_code,
-    reason = "a file mapping is unsafe by nature; large weights should not be copied twice"
-)]
-fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
-    // SAFETY: the mapping is read-only, private to `read` and dropped when it returns. Every access is bounds-checked
-    // against the length at the time of mapping; whoever shortens the file meanwhile stops this process with SIGBUS, as
-    // with every program that maps files, and whoever rewrites it meanwhile gets what a torn read would give.
-    unsafe { memmap2::Mmap::map(file) }
+fn unreadable(source: std::io::Error, path: &Path) -> Error {
+    Error::Io { action: "read", source, path: path.to_owned() }
 }
 
 /// Reads every array of a file's content; `path` only serves the messages.
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Checkpoint> {
-    let mut format =
-        sniff(bytes).map_err(|found| Error::UnknownFormat { found, path: path.to_owned() })?;
+    decode_source(&Source::from(bytes.to_vec()), path)
+}
+
+fn decode_source(source: &Source, path: &Path) -> Result<Checkpoint> {
+    let mut start = vec![0; SNIFFED.min(source.len()) as usize];
+    source.fill(0, &mut start).map_err(|source| unreadable(source, path))?;
+    let mut format = sniff(&start, source.len())
+        .map_err(|found| Error::UnknownFormat { found, path: path.to_owned() })?;
     match format {
-        Format::SafeTensors => safetensors::decode(bytes),
-        Format::TorchLegacy => torch::decode_legacy(bytes),
-        Format::Npy => npy::decode_npy(bytes),
-        Format::TorchZip | Format::Npz => zip::Archive::open(bytes).and_then(|archive| {
-            let mut budget = array::Budget::for_file(bytes.len());
+        Format::SafeTensors => safetensors::decode(source),
+        Format::TorchLegacy => torch::decode_legacy(source),
+        Format::Npy => npy::decode_npy(source),
+        Format::TorchZip | Format::Npz => Archive::open(source.clone()).and_then(|archive| {
+            let mut budget = Budget::for_file(source.len());
             if npy::is_npz(&archive) {
                 format = Format::Npz;
                 npy::decode_npz(&archive, &mut budget)
@@ -201,11 +202,11 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Checkpoint> {
 }
 
 /// The format that the first bytes announce, or what they look like instead.
-fn sniff(bytes: &[u8]) -> std::result::Result<Format, String> {
+fn sniff(bytes: &[u8], length: u64) -> std::result::Result<Format, String> {
     if bytes.starts_with(b"PK\x03\x04") {
         return Ok(Format::TorchZip);
     }
-    if bytes.starts_with(b"\x93NUMPY") {
+    if bytes.starts_with(MAGIC) {
         return Ok(Format::Npy);
     }
     if bytes.get(8) == Some(&b'{') {
@@ -224,6 +225,25 @@ fn sniff(bytes: &[u8]) -> std::result::Result<Format, String> {
             "a Git LFS pointer; fetch the real file with `git lfs pull`".to_owned()
         }
         _ if bytes.starts_with(b"<") => "a web page, perhaps of a failed download".to_owned(),
-        _ => format!("{} bytes that begin with {:02x?}", bytes.len(), &bytes[..bytes.len().min(8)]),
+        _ => format!("{length} bytes that begin with {:02x?}", &bytes[..bytes.len().min(8)]),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_shortened_while_it_is_read_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weights.safetensors");
+        let data = vec![1.0; 100_000];
+        let arrays = [("a", &[100_000_usize][..], &data[..])];
+        write_safetensors(&path, arrays, Dtype::F32, &BTreeMap::new()).unwrap();
+        let source = Source::open(&path).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
+        let error = decode_source(&source, &path).unwrap_err().to_string();
+        assert!(error.contains("became shorter"), "{error}");
+        assert!(error.contains("weights.safetensors"), "{error}");
+    }
 }

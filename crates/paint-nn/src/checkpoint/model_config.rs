@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::error::{Error, Result, abridged};
+use paint_files::abridged;
+
+use super::error::{Error, Result};
 use super::preprocess::{CropMode, Interpolation, Preprocess};
 
 pub(super) const CONFIG: &str = "config.json";

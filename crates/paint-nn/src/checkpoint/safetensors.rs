@@ -9,24 +9,27 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use paint_files::write_atomically;
+use paint_files::{
+    Budget, Cursor, Dtype, Fault, Source, abridged, element_count, write_atomically,
+};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-use super::array::{Array, Budget, Dtype, View, element_count, row_major};
-use super::cursor::Cursor;
-use super::error::{Error, Fault, Result, abridged};
+use super::array::{Array, View, row_major};
+use super::error::{Error, Result};
 use super::narrow::{bf16_from_f32, f16_from_f32, f16_to_f32};
 use super::{Checkpoint, Format};
 
 const METADATA: &str = "__metadata__";
+/// The length of the header, a `u64`, comes first.
+const LENGTH_SIZE: u64 = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     dtype: String,
     shape: Vec<usize>,
-    data_offsets: [usize; 2],
+    data_offsets: [u64; 2],
 }
 
 #[derive(Default)]
@@ -65,28 +68,29 @@ impl<'de> Deserialize<'de> for Header {
     }
 }
 
-pub(super) fn decode(bytes: &[u8]) -> std::result::Result<Checkpoint, Fault> {
-    let mut cursor = Cursor::new(bytes);
-    let length = cursor.u64("header length")?;
-    let header = cursor.take_long(length, "header")?;
-    let data = &bytes[cursor.position()..];
-    let header: Header = serde_json::from_slice(header)
-        .map_err(|error| Fault::invalid("header", "a table of arrays", error))?;
+pub(super) fn decode(source: &Source) -> std::result::Result<Checkpoint, Fault> {
+    let what = "header";
+    let length = source.read(0, LENGTH_SIZE, "header length")?;
+    let length = Cursor::new(&length).u64("header length")?;
+    let header = source.read(LENGTH_SIZE, length, what)?;
+    let data = source.rest(LENGTH_SIZE + length, "data")?;
+    let header: Header = serde_json::from_slice(&header)
+        .map_err(|error| Fault::invalid(what, "a table of arrays", error))?;
 
     check_layout(&header.entries, data.len())?;
-    let mut budget = Budget::for_file(bytes.len());
+    let mut budget = Budget::for_file(source.len());
     let mut checkpoint = Checkpoint::new(Format::SafeTensors);
     checkpoint.metadata = header.metadata;
     for (name, entry) in header.entries {
-        let array = entry.read(data, &mut budget).map_err(|fault| fault.in_array(&name))?;
+        let array = entry.read(&data, &mut budget).map_err(|fault| fault.in_array(&name))?;
         checkpoint.insert(name, array)?;
     }
     Ok(checkpoint)
 }
 
 /// The arrays must cover the data without gaps or overlaps, as the format demands.
-fn check_layout(entries: &[(String, Entry)], length: usize) -> std::result::Result<(), Fault> {
-    let mut ranges: Vec<([usize; 2], &str)> =
+fn check_layout(entries: &[(String, Entry)], length: u64) -> std::result::Result<(), Fault> {
+    let mut ranges: Vec<([u64; 2], &str)> =
         entries.iter().map(|(name, entry)| (entry.data_offsets, name.as_str())).collect();
     ranges.sort_unstable();
     let mut end = 0;
@@ -111,22 +115,19 @@ fn check_layout(entries: &[(String, Entry)], length: usize) -> std::result::Resu
 }
 
 impl Entry {
-    fn read(&self, data: &[u8], budget: &mut Budget) -> std::result::Result<Array, Fault> {
+    fn read(&self, data: &Source, budget: &mut Budget) -> std::result::Result<Array, Fault> {
         let dtype = Dtype::from_name(&self.dtype).ok_or_else(|| {
             Fault::invalid("dtype", "a number type of 8 to 64 bits, such as F32", &self.dtype)
         })?;
         let [from, to] = self.data_offsets;
-        let bytes = data.get(from..to).ok_or(Fault::Truncated {
-            what: "array data",
-            needed: to as u64,
-            available: data.len() as u64,
-        })?;
-        if element_count(&self.shape).and_then(|n| n.checked_mul(dtype.size())) != Some(bytes.len())
-        {
-            let expected = format!("{} bytes of {}", bytes.len(), dtype.name());
+        // The layout was checked: `from` is not beyond `to`.
+        let storage = &data.part(from, to - from, "array data")?;
+        let bytes = element_count(&self.shape).and_then(|n| n.checked_mul(dtype.size()));
+        if bytes.map(|bytes| bytes as u64) != Some(storage.len()) {
+            let expected = format!("{} bytes of {}", storage.len(), dtype.name());
             return Err(Fault::invalid("shape", expected, format!("{:?}", self.shape)));
         }
-        View { bytes, dtype, offset: 0, shape: &self.shape, strides: &row_major(&self.shape) }
+        View { storage, dtype, offset: 0, shape: &self.shape, strides: &row_major(&self.shape) }
             .read(budget)
     }
 }

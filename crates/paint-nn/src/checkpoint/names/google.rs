@@ -4,8 +4,8 @@
 //! A kernel is `[in, out]` and attention keeps its heads apart: query, key and value are `[D, h, D/h]` with a bias
 //! `[h, D/h]`, the output is `[h, D/h, D]`; the patch embedding is `[patch, patch, 3, D]`.
 
-use super::super::error::Fault;
 use super::{Array, Placed, block, replaced};
+use paint_files::Fault;
 
 const STEM: [(&str, &str); 6] = [
     ("cls", "cls_token"),

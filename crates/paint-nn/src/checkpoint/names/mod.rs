@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Checkpoint;
-use super::array::{Array, Dtype};
-use super::error::{Error, Fault, Result, abridged};
+use paint_files::{Dtype, Fault, abridged};
+
+use super::array::Array;
+use super::error::{Error, Result};
 
 /// Whose names a checkpoint uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,8 @@
 //! stranger's code. Here a name is only text: the few that build tensors and dictionaries are understood, names that only
 //! an attack would use end the reading, and every other class becomes a placeholder that holds nothing.
 
-use super::super::array::Dtype;
-use super::super::error::Fault;
 use super::value::{Global, Heap, Node, Storage, Tensor, Value};
+use paint_files::{Dtype, Fault};
 
 /// What a name means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

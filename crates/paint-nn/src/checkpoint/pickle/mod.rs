@@ -9,8 +9,7 @@ mod value;
 
 use std::collections::BTreeMap;
 
-use super::cursor::{Cursor, text};
-use super::error::Fault;
+use paint_files::{Cursor, Fault, utf8};
 
 pub(super) use value::{Heap, Node, Storage, Tensor, Value};
 
@@ -155,7 +154,7 @@ impl<'a> Machine<'a> {
                     }
                 }
                 _ => {
-                    let line = text(self.input.line(what)?, what)?;
+                    let line = utf8(self.input.line(what)?, what)?;
                     match (opcode, line) {
                         (b'I', "00") => Value::Bool(false),
                         (b'I', "01") => Value::Bool(true),
@@ -181,7 +180,7 @@ impl<'a> Machine<'a> {
         };
         let bytes = self.input.take_long(length, what)?;
         let node = match opcode {
-            b'X' | 0x8c | 0x8d => Node::Text(text(bytes, what)?),
+            b'X' | 0x8c | 0x8d => Node::Text(utf8(bytes, what)?),
             // Python 2 wrote text and bytes alike.
             b'T' | b'U' => std::str::from_utf8(bytes).map_or(Node::Bytes(bytes), Node::Text),
             _ => Node::Bytes(bytes),
@@ -213,8 +212,8 @@ impl<'a> Machine<'a> {
     fn object(&mut self, opcode: u8) -> Result<(), Fault> {
         let value = match opcode {
             b'c' => {
-                let module = text(self.input.line("Python module")?, "Python module")?;
-                let name = text(self.input.line("Python name")?, "Python name")?;
+                let module = utf8(self.input.line("Python module")?, "Python module")?;
+                let name = utf8(self.input.line("Python name")?, "Python name")?;
                 globals::named(&mut self.heap, module, name)?
             }
             0x93 => {

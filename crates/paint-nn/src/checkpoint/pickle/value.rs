@@ -3,8 +3,7 @@
 //! Containers hold indices rather than each other, so a pickle that nests a million lists or closes a cycle makes
 //! nothing recursive, neither here nor when it is dropped.
 
-use super::super::array::Dtype;
-use super::super::error::{Fault, abridged};
+use paint_files::{Dtype, Fault, abridged};
 
 /// A plain value, or the place of a container.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,8 +3,9 @@
 //! A state dictionary maps names to tensors. Trainers put it under `state_dict`, `model` or `net` of a larger dictionary
 //! with epochs, optimizers and arguments beside it; those are reported, never needed.
 
+use paint_files::{Fault, abridged};
+
 use super::super::array::Array;
-use super::super::error::{Fault, abridged};
 use super::super::{Checkpoint, Format};
 use super::pickle::{Heap, Node, Tensor, Value};
 

@@ -1,9 +1,7 @@
 //! Writing a `uint8` array row by row, so that 50,000 images never lie in memory together.
 
-use std::{
-    fs::File,
-    io::{self, Write as _},
-};
+use std::fs::File;
+use std::io::{self, Write as _};
 
 use super::MAGIC;
 

@@ -1,32 +1,32 @@
 //! Reading bytes front to back, every step checked against the end.
 
-use super::error::Fault;
+use crate::Fault;
 
+/// A place in a slice of bytes. What is read is named by the caller, for the message if it is not there.
 #[derive(Debug, Clone)]
-pub(super) struct Cursor<'a> {
+pub struct Cursor<'a> {
     bytes: &'a [u8],
     position: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    /// A cursor at the beginning.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0 }
     }
 
-    /// A cursor that starts at `position`, or at the end if that lies beyond it: the next read says so.
-    pub(super) fn at(bytes: &'a [u8], position: usize) -> Self {
-        Self { bytes, position: position.min(bytes.len()) }
-    }
-
-    pub(super) fn position(&self) -> usize {
+    /// The number of bytes read so far.
+    pub fn position(&self) -> usize {
         self.position
     }
 
-    pub(super) fn left(&self) -> usize {
+    /// The number of bytes not read yet.
+    pub fn left(&self) -> usize {
         self.bytes.len() - self.position
     }
 
-    pub(super) fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Fault> {
+    /// The next `count` bytes.
+    pub fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Fault> {
         if count > self.left() {
             return Err(Fault::Truncated {
                 what,
@@ -39,30 +39,35 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    pub(super) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Fault> {
+    /// The next `N` bytes.
+    pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Fault> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(N, what)?);
         Ok(out)
     }
 
-    pub(super) fn u8(&mut self, what: &'static str) -> Result<u8, Fault> {
+    /// The next byte.
+    pub fn u8(&mut self, what: &'static str) -> Result<u8, Fault> {
         self.array::<1>(what).map(|[byte]| byte)
     }
 
-    pub(super) fn u16(&mut self, what: &'static str) -> Result<u16, Fault> {
+    /// The next little-endian `u16`.
+    pub fn u16(&mut self, what: &'static str) -> Result<u16, Fault> {
         self.array(what).map(u16::from_le_bytes)
     }
 
-    pub(super) fn u32(&mut self, what: &'static str) -> Result<u32, Fault> {
+    /// The next little-endian `u32`.
+    pub fn u32(&mut self, what: &'static str) -> Result<u32, Fault> {
         self.array(what).map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self, what: &'static str) -> Result<u64, Fault> {
+    /// The next little-endian `u64`.
+    pub fn u64(&mut self, what: &'static str) -> Result<u64, Fault> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// As many bytes as a 64-bit length claims.
-    pub(super) fn take_long(&mut self, count: u64, what: &'static str) -> Result<&'a [u8], Fault> {
+    /// The next bytes, as many as a 64-bit length claims.
+    pub fn take_long(&mut self, count: u64, what: &'static str) -> Result<&'a [u8], Fault> {
         match usize::try_from(count) {
             Ok(count) => self.take(count, what),
             Err(_) => Err(Fault::Truncated { what, needed: count, available: self.left() as u64 }),
@@ -70,7 +75,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The bytes before the next line feed, which is skipped.
-    pub(super) fn line(&mut self, what: &'static str) -> Result<&'a [u8], Fault> {
+    pub fn line(&mut self, what: &'static str) -> Result<&'a [u8], Fault> {
         let rest = &self.bytes[self.position..];
         let Some(length) = rest.iter().position(|&byte| byte == b'\n') else {
             return Err(Fault::Truncated {
@@ -85,7 +90,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Bytes that must be UTF-8.
-pub(super) fn text<'a>(bytes: &'a [u8], what: &'static str) -> Result<&'a str, Fault> {
+/// Bytes that must be UTF-8, as text.
+pub fn utf8<'a>(bytes: &'a [u8], what: &'static str) -> Result<&'a str, Fault> {
     std::str::from_utf8(bytes).map_err(|error| Fault::invalid(what, "UTF-8 text", error))
 }
