@@ -1,6 +1,6 @@
-//! What can go wrong with tensors.
+//! The errors of this crate.
 
-/// The error of this crate.
+/// What can go wrong with tensors.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A tensor has the wrong shape.
@@ -13,6 +13,14 @@ pub enum Error {
         /// The shape that was given.
         got: Vec<usize>,
     },
+    /// A shape has more elements than memory could hold.
+    #[error("{what}: shape {shape:?} has more elements than memory can hold")]
+    TooLarge {
+        /// The operation or argument.
+        what: &'static str,
+        /// The shape.
+        shape: Vec<usize>,
+    },
     /// An index or axis is out of range.
     #[error("{what}: index {index} is out of range, the size is {size}")]
     Index {
@@ -23,7 +31,7 @@ pub enum Error {
         /// The number of valid indices.
         size: usize,
     },
-    /// A gradient was asked through an operation that has none.
+    /// A gradient was requested through an operation that has none.
     #[error(
         "{op} has no gradient, but its input is tracked: detach() the input or keep {op} off this path"
     )]
@@ -43,8 +51,8 @@ pub enum Error {
     },
     /// `backward` reached an operation that an earlier pass has been through.
     #[error(
-        "backward went through these operations before and freed what they kept: run the forward pass again, or add \
-         the losses before one backward pass"
+        "an earlier backward pass went through these operations and freed what they had saved: run the forward pass \
+         again, or add the losses and call backward once"
     )]
     BackwardTwice,
     /// Two tensors of one operation live on different devices.
@@ -59,13 +67,13 @@ pub enum Error {
     },
     /// A GPU has no memory left for the next tensor.
     #[error(
-        "the GPU is out of memory: {} MiB more were wanted, {} of {} MiB are in use",
+        "the GPU is out of memory: a tensor needs {} MiB, {} of {} MiB are in use",
         wanted >> 20, used >> 20, total >> 20
     )]
     OutOfMemory {
         /// Bytes of the tensor.
         wanted: usize,
-        /// Bytes that tensors hold.
+        /// Bytes that tensors hold already.
         used: usize,
         /// Bytes of the GPU.
         total: usize,

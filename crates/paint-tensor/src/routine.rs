@@ -1,4 +1,4 @@
-//! A computation that is the same every time: what differs are the numbers of its inputs.
+//! A computation that is the same every time: only the values of its inputs differ.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,8 +7,8 @@ use crate::{Device, Error, Result, Tensor};
 
 /// A computation of fixed shape that is asked for again and again, such as the forward pass of a frozen model.
 ///
-/// The second call in a row with inputs of the same shapes is recorded, if the device can and gains by it, and from then
-/// on such calls are replayed, which costs the host next to nothing. Everything else is simply done, every time.
+/// The second call in a row with inputs of the same shapes is recorded, if the device can record and gains by it. Such
+/// calls are replayed from then on, which costs the host next to nothing. All other calls are simply computed.
 #[derive(Default)]
 pub struct Routine(Mutex<Known>);
 
@@ -16,7 +16,7 @@ pub struct Routine(Mutex<Known>);
 struct Known {
     /// The shapes of the last call.
     last: Shapes,
-    /// Shapes that cannot be recorded, or with nothing to gain.
+    /// Shapes that cannot be recorded, or that gain nothing.
     refused: Shapes,
     recorded: Option<Recorded>,
 }
@@ -35,29 +35,34 @@ fn shapes<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Shapes {
 }
 
 impl Routine {
-    /// What `compute` gives for these inputs, detached.
+    /// What `compute` returns for these inputs, detached.
     ///
-    /// It must give the same for the same inputs, and read no tensor beside them but such as outlive the routine and
-    /// are never exchanged. Work inside may be tracked, gradients may be its results.
+    /// `compute` must return the same for the same inputs. Besides them it should read only tensors that stay the same
+    /// from call to call, such as the weights of a frozen model: a replay reads the very tensors that were recorded. A
+    /// recording keeps those tensors alive, and is discarded once their owner drops one of them, so that a tensor
+    /// exchanged for another costs a new recording. Only if the old one lives on elsewhere is it still the one that is
+    /// read. Work inside `compute` may be tracked, and its results may be gradients.
     pub fn run<E: From<Error>>(
         &self,
         inputs: &[&Tensor],
         compute: impl Fn(&[Tensor]) -> std::result::Result<Vec<Tensor>, E>,
     ) -> std::result::Result<Vec<Tensor>, E> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = shapes(inputs.iter().copied());
-        let again = known.last == now;
-        known.last.clone_from(&now);
+        let current = shapes(inputs.iter().copied());
+        let repeated = known.last == current;
+        known.last.clone_from(&current);
         if let Some(device) = same_device(inputs) {
-            if again && known.refused != now && !known.replays(&now) {
-                // Whatever stands against it: the computation itself can still be done.
+            known.discard_stale();
+            if repeated && known.refused != current && !known.replays(&current) {
+                // If recording fails, for whatever reason, the computation itself can still be done.
                 known.recorded = Recorded::make(&device, inputs, &compute).unwrap_or(None);
-                known.refused = if known.recorded.is_none() { now.clone() } else { Shapes::new() };
+                known.refused =
+                    if known.recorded.is_none() { current.clone() } else { Shapes::new() };
             }
-            if let Some(recorded) = known.recorded.as_ref().filter(|it| it.inputs == now)
-                && let Some(given) = recorded.replay(&device, inputs)?
+            if let Some(recorded) = known.recorded.as_ref().filter(|it| it.inputs == current)
+                && let Some(outputs) = recorded.replay(&device, inputs)?
             {
-                return Ok(given);
+                return Ok(outputs);
             }
         }
         drop(known);
@@ -72,7 +77,7 @@ impl Routine {
     }
 }
 
-/// The device of all inputs; none where there is none, or several.
+/// The device of all inputs; none if there are no inputs, or several devices.
 fn same_device(inputs: &[&Tensor]) -> Option<Device> {
     let (first, others) = inputs.split_first()?;
     let same = |other: &&Tensor| first.device().check_same(other.device(), "routine").is_ok();
@@ -83,6 +88,14 @@ impl Known {
     fn replays(&self, shapes: &Shapes) -> bool {
         self.recorded.as_ref().is_some_and(|recorded| recorded.inputs == *shapes)
     }
+
+    /// Forgets a recording that reads a tensor which is gone.
+    fn discard_stale(&mut self) {
+        self.recorded.take_if(|recorded| {
+            let backend = recorded.device.backend();
+            backend.is_stale(&recorded.recording)
+        });
+    }
 }
 
 impl Recorded {
@@ -91,18 +104,18 @@ impl Recorded {
         inputs: &[&Tensor],
         compute: &impl Fn(&[Tensor]) -> std::result::Result<Vec<Tensor>, E>,
     ) -> Result<Option<Self>> {
-        let outputs = Mutex::new(Shapes::new());
+        let output_shapes = Mutex::new(Shapes::new());
         let on_storages = |places: Vec<Storage>| {
-            let given = places.into_iter().zip(inputs).map(|(place, input)| {
+            let tensors = places.into_iter().zip(inputs).map(|(place, input)| {
                 Tensor::frozen(input.shape().to_vec(), place, device.clone())
             });
-            let given = compute(&given.collect::<Vec<_>>()).ok()?;
-            *outputs.lock().unwrap_or_else(PoisonError::into_inner) = shapes(&given);
-            Some(given.into_iter().map(Tensor::into_storage).collect())
+            let outputs = compute(&tensors.collect::<Vec<_>>()).ok()?;
+            *output_shapes.lock().unwrap_or_else(PoisonError::into_inner) = shapes(&outputs);
+            Some(outputs.into_iter().map(Tensor::into_storage).collect())
         };
         let storages: Vec<&Storage> = inputs.iter().map(|input| input.storage()).collect();
         let recording = device.backend().record(&storages, &on_storages)?;
-        let outputs = outputs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let outputs = output_shapes.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(recording.map(|recording| Self {
             device: device.clone(),
             inputs: shapes(inputs.iter().copied()),
@@ -111,17 +124,17 @@ impl Recorded {
         }))
     }
 
-    /// What the recording gives; none for inputs that are elsewhere or stored otherwise than those it was made with.
+    /// What the recording returns; none for inputs on another device, or stored otherwise than those it was made with.
     fn replay(&self, device: &Device, inputs: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
         if self.device.check_same(device, "routine").is_err() {
             return Ok(None);
         }
         let storages: Vec<&Storage> = inputs.iter().map(|input| input.storage()).collect();
-        let given = device.backend().replay(&self.recording, &storages)?;
+        let outputs = device.backend().replay(&self.recording, &storages)?;
         let tensor = |(shape, storage): (&Vec<usize>, Storage)| {
             Tensor::frozen(shape.clone(), storage, device.clone())
         };
-        Ok(given.map(|given| self.outputs.iter().zip(given).map(tensor).collect()))
+        Ok(outputs.map(|outputs| self.outputs.iter().zip(outputs).map(tensor).collect()))
     }
 }
 
@@ -137,9 +150,9 @@ mod tests {
             let x = Tensor::full([len], step as f32, &device).unwrap();
             let square =
                 |inputs: &[Tensor]| -> Result<Vec<Tensor>> { Ok(vec![inputs[0].mul(&inputs[0])?]) };
-            let given = routine.run(&[&x.variable()], square).unwrap();
-            assert_eq!(given[0].to_vec().unwrap(), vec![(step * step) as f32; len]);
-            assert!(!given[0].requires_grad());
+            let outputs = routine.run(&[&x.variable()], square).unwrap();
+            assert_eq!(outputs[0].to_vec().unwrap(), vec![(step * step) as f32; len]);
+            assert!(!outputs[0].requires_grad());
         }
     }
 

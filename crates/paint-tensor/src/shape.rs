@@ -2,11 +2,23 @@
 
 use crate::{Error, Result};
 
+/// The number of elements of a shape that [`checked_count`] has accepted.
 pub(crate) fn elem_count(shape: &[usize]) -> usize {
     shape.iter().product()
 }
 
-/// The sizes before, at and after `axis`: every reduction and slice sees a tensor as `[outer, mid, inner]`.
+/// The number of elements of a shape; an error if no memory could hold them. An axis of size zero does not make up for
+/// the others, so that the product of any of a shape's axes is a number too.
+pub(crate) fn checked_count(shape: &[usize], what: &'static str) -> Result<usize> {
+    const MOST: usize = isize::MAX as usize / size_of::<f32>();
+    let bound = shape.iter().try_fold(1_usize, |count, &size| count.checked_mul(size.max(1)));
+    match bound {
+        Some(bound) if bound <= MOST => Ok(elem_count(shape)),
+        _ => Err(Error::TooLarge { what, shape: shape.to_vec() }),
+    }
+}
+
+/// The sizes before, at and after `axis`: reductions and slices work on `[outer, mid, inner]`.
 pub(crate) fn split_at(shape: &[usize], axis: usize, what: &'static str) -> Result<[usize; 3]> {
     if axis >= shape.len() {
         return Err(Error::Index { what, index: axis, size: shape.len() });
@@ -33,7 +45,7 @@ pub(crate) fn broadcast(a: &[usize], b: &[usize], what: &'static str) -> Result<
         let missing = rank - shape.len();
         if axis < missing { 1 } else { shape[axis - missing] }
     };
-    (0..rank)
+    let shape = (0..rank)
         .map(|axis| match (size(a, axis), size(b, axis)) {
             (x, y) if x == y => Ok(x),
             (1, y) => Ok(y),
@@ -44,7 +56,9 @@ pub(crate) fn broadcast(a: &[usize], b: &[usize], what: &'static str) -> Result<
                 got: b.to_vec(),
             }),
         })
-        .collect()
+        .collect::<Result<Vec<_>>>()?;
+    checked_count(&shape, what)?;
+    Ok(shape)
 }
 
 /// Strides of `shape` inside the broadcast shape `out`: zero along the repeated axes.
@@ -76,6 +90,19 @@ mod tests {
     fn broadcasting_aligns_at_the_last_axis() {
         assert_eq!(broadcast(&[4, 1, 3], &[2, 1], "add").unwrap(), [4, 2, 3]);
         assert!(broadcast(&[4, 3], &[4], "add").is_err());
+    }
+
+    #[test]
+    fn counts_that_memory_cannot_hold_are_refused() {
+        assert_eq!(checked_count(&[], "zeros").unwrap(), 1);
+        assert_eq!(checked_count(&[3, 0, 1 << 40], "zeros").unwrap(), 0);
+        for shape in [&[1 << 33, 1 << 31][..], &[1 << 62], &[0, 1 << 40, 1 << 40], &[usize::MAX, 2]]
+        {
+            assert!(
+                matches!(checked_count(shape, "zeros"), Err(Error::TooLarge { .. })),
+                "{shape:?}"
+            );
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Reverse mode.
 //!
 //! A tracked tensor carries a [`Node`]; a node carries the rule of the operation that made it and links to the nodes
-//! below, never to their data. A rule keeps the activations it reads and no others, so an activation whose consumers do
-//! not need it is freed as soon as the forward pass lets go of it. The backward pass takes each rule out of its node and
-//! drops it when it has run: activations are gone as soon as they are read, whoever still holds the loss or the logits.
+//! below, never to their data. A rule keeps the activations it reads and no others, so an activation whose consumers
+//! do not need it is freed as soon as the forward pass lets go of it. The backward pass takes each rule out of its
+//! node and drops it when it has run: activations are gone as soon as they are read, whoever still holds the loss or
+//! the logits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

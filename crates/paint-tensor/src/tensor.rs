@@ -3,12 +3,12 @@
 use std::fmt;
 
 use crate::backend::Storage;
-use crate::shape::elem_count;
+use crate::shape::{checked_count, elem_count};
 use crate::tape::{Link, Node, Rule};
 use crate::{Device, Error, Result};
 
-/// An immutable, contiguous, row-major block of numbers, seen as `f32`; a GPU may store them as bf16
-/// ([`Tensor::compact`]). Cloning shares the data.
+/// An immutable, contiguous, row-major block of `f32` numbers, which a GPU may store as bf16 ([`Tensor::compact`]).
+/// Cloning shares the data.
 #[derive(Clone)]
 pub struct Tensor {
     shape: Vec<usize>,
@@ -21,7 +21,7 @@ impl Tensor {
     /// A tensor with the given elements in row-major order.
     pub fn from_vec(data: Vec<f32>, shape: impl AsRef<[usize]>, device: &Device) -> Result<Self> {
         let shape = shape.as_ref();
-        if data.len() != elem_count(shape) {
+        if data.len() != checked_count(shape, "from_vec")? {
             let expected = format!("a shape with {} elements", data.len());
             return Err(Error::Shape { what: "from_vec", expected, got: shape.to_vec() });
         }
@@ -31,7 +31,7 @@ impl Tensor {
     /// A tensor with every element equal to `value`.
     pub fn full(shape: impl AsRef<[usize]>, value: f32, device: &Device) -> Result<Self> {
         let shape = shape.as_ref().to_vec();
-        let storage = device.backend().fill(elem_count(&shape), value)?;
+        let storage = device.backend().fill(checked_count(&shape, "full")?, value)?;
         Ok(Self::frozen(shape, storage, device.clone()))
     }
 
@@ -45,7 +45,7 @@ impl Tensor {
         Self { shape, storage, device, link: None }
     }
 
-    /// The result of an operation on `self`: the rule is made only if one of the inputs is tracked.
+    /// The result of an operation on `self`. The rule is made only if one of the inputs is tracked.
     pub(crate) fn derived<R: Rule + 'static>(
         &self,
         shape: Vec<usize>,

@@ -65,7 +65,7 @@ pub(crate) enum Unary {
     Log,
     Sqrt,
     Relu,
-    /// 1 where positive, else 0.
+    /// 1 where positive, NaN for NaN, else 0.
     Step,
     /// `x Φ(x)`, with the exact normal distribution function.
     Gelu,
@@ -107,12 +107,17 @@ pub(crate) trait Backend: Training + Send + Sync {
     fn record(&self, _inputs: &[&Storage], _compute: Compute<'_>) -> Result<Option<Recording>> {
         Ok(None)
     }
-    /// What a recorded computation gives for other inputs; none where they are not stored as those it was recorded with.
+    /// What a recorded computation gives for other inputs; none where they are not stored as those it was recorded
+    /// with.
     fn replay(&self, recording: &Recording, _inputs: &[&Storage]) -> Result<Option<Vec<Storage>>> {
         match *recording {
             #[cfg(feature = "cuda")]
             Recording::Cuda(_) => unreachable!("a recording is replayed where it was made"),
         }
+    }
+    /// Whether a recording reads tensors, besides its inputs, that are gone: it must not be replayed.
+    fn is_stale(&self, _recording: &Recording) -> bool {
+        false
     }
     /// The elements as activations are kept in the chosen precision.
     fn compact(&self, x: &Storage) -> Result<Storage> {
@@ -251,7 +256,7 @@ pub(crate) trait Backend: Training + Send + Sync {
         looks: &[Distortion],
         noise: Noise,
     ) -> Result<Storage>;
-    /// `value` with the elements of `source` at `places`, which ascend.
+    /// `value` with the elements of `source` at `places`.
     fn restore(&self, value: &Storage, source: &Storage, places: &[usize]) -> Result<Storage>;
     /// `a + w (b - a)`.
     fn lerp(&self, a: &Storage, b: &Storage, w: f32) -> Result<Storage>;

@@ -1,8 +1,9 @@
 //! Convolutions over images.
 
 use crate::backend::Conv;
+use crate::shape::checked_count;
 use crate::tape::{Link, Rule, Sink};
-use crate::{Result, Tensor};
+use crate::{Error, Result, Tensor};
 
 /// How a kernel moves over an image; the same along both axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct Conv2d {
     pub stride: usize,
     /// Zeros on each side.
     pub padding: usize,
-    /// Input and output channels are cut into this many parts that do not see each other.
+    /// Input and output channels are divided into this many groups, each convolved on its own.
     pub groups: usize,
 }
 
@@ -31,7 +32,11 @@ impl Tensor {
             let expected = format!("[O, I, kh, kw] with {groups} groups and {inputs} inputs");
             return Err(weight.shape_error("conv2d weight", expected));
         }
-        let size = [h, w].map(|side| side + 2 * padding);
+        let padded = |side: usize| side.checked_add(padding.checked_mul(2)?);
+        let (Some(height), Some(width)) = (padded(h), padded(w)) else {
+            return Err(Error::TooLarge { what: "conv2d padding", shape: self.shape().to_vec() });
+        };
+        let size = [height, width];
         if stride == 0 || kh == 0 || kw == 0 || size[0] < kh || size[1] < kw {
             let expected =
                 format!("at least {kh}x{kw} pixels with padding {padding} for stride {stride}");
@@ -45,6 +50,7 @@ impl Tensor {
         if shape.contains(&0) || depth == 0 {
             return Err(self.shape_error("conv2d input", "no empty axis"));
         }
+        checked_count(&shape, "conv2d")?;
         let out = self.device().backend().conv2d(&conv, self.storage(), weight.storage())?;
         let links = [self.link(), weight.link()];
         Ok(self.derived(shape, out, &links, || ConvRule {

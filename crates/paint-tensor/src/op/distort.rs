@@ -1,5 +1,6 @@
 //! Augmented looks at a batch: colours, an affine map, a small blur, a flip and noise in one pass over each.
 
+use crate::shape::checked_count;
 use crate::{Error, Result, Tensor};
 
 /// A change of the colours of an RGB image with values in [0, 1], by the formulas of torchvision.
@@ -26,17 +27,19 @@ impl ColorOp {
 /// Taps of the blur along each axis.
 pub const BLUR_TAPS: usize = 5;
 
-/// What happens to every image of a batch. In order: clip to [0, 1], `colors`, the map, the blur, the flip, noise, clip.
+/// What happens to every image of a batch. In order: clip to [0, 1], `colors`, the map, the blur, the flip, noise,
+/// clip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distortion {
     /// The colour operations and their factors, in their order; each stands here once.
     pub colors: [(ColorOp, f32); 5],
     /// Rows and columns that the image is widened by on each side, with its edge pixels. Beyond lies black.
     pub pad: [usize; 2],
-    /// Where pixel `(x, y)` of the widened image comes from: column `m₀ x + m₁ y + m₂`, row `m₃ x + m₄ y + m₅`, by linear
-    /// interpolation.
+    /// Where pixel `(x, y)` of the widened image comes from: column `m₀ x + m₁ y + m₂`, row `m₃ x + m₄ y + m₅`, by
+    /// linear interpolation.
     pub matrix: [f64; 6],
-    /// The weights of the blur, along rows and along columns. At the edge of the widened image it sees the mirror image.
+    /// The weights of the blur, along rows and along columns. At the edge of the widened image it sees the mirror
+    /// image.
     pub blur: [f32; BLUR_TAPS],
     /// Whether left and right change places.
     pub flip: bool,
@@ -61,8 +64,8 @@ impl Tensor {
             return Err(self.shape_error("images", "[B, 3, H, W] with at least one pixel"));
         }
         self.refuse_gradient("distort")?;
-        let shape = vec![looks.len() * b, c, h, w];
-        let count = looks.len() * self.elem_count();
+        let shape = vec![looks.len().saturating_mul(b), c, h, w];
+        let count = checked_count(&shape, "distort")?;
         if let Noise::Given(values) = noise
             && values.len() != count
         {

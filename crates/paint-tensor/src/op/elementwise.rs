@@ -41,7 +41,7 @@ impl Tensor {
         self.scale(-1.0)
     }
 
-    /// `eˣ`; finite above 88.3, where `f32` would overflow.
+    /// `eˣ`, and `e^88.3` above 88.3, where `f32` is about to overflow: always finite.
     pub fn exp(&self) -> Result<Self> {
         self.map(Unary::Exp)
     }
@@ -75,10 +75,10 @@ impl Tensor {
         Ok(Self::frozen(self.shape().to_vec(), out, self.device().clone()))
     }
 
-    /// These elements, with those of `source` at `places` of the flat order, which ascend. It has no gradient rule.
+    /// These elements, with those of `source` at `places` of the flat order. It has no gradient rule.
     pub fn restore(&self, source: &Self, places: &[usize]) -> Result<Self> {
         self.like("restore", source)?;
-        if let Some(&index) = places.last().filter(|&&place| place >= self.elem_count()) {
+        if let Some(&index) = places.iter().find(|&&place| place >= self.elem_count()) {
             return Err(Error::Index { what: "restore", index, size: self.elem_count() });
         }
         let out = self.device().backend().restore(self.storage(), source.storage(), places)?;

@@ -10,8 +10,8 @@ use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
 
 impl Tensor {
-    /// `γ (x - mean) / sqrt(var + eps) + β` with mean and variance of `groups` groups of channels of each image; `scale`
-    /// and `shift` are `[C]`.
+    /// `γ (x - mean) / sqrt(var + eps) + β` with mean and variance of `groups` groups of channels of each image;
+    /// `scale` and `shift` are `[C]`.
     pub fn group_norm(&self, groups: usize, scale: &Self, shift: &Self, eps: f32) -> Result<Self> {
         let [b, c, inner] = split_at(self.shape(), 1, "group_norm")?;
         for affine in [scale, shift] {

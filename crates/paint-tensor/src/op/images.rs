@@ -4,6 +4,7 @@
 //! rounding of the interpolation).
 
 use crate::backend::{Compose, Storage};
+use crate::shape::checked_count;
 use crate::{Device, Error, Result, Tensor};
 
 /// What lies outside a stored image.
@@ -127,7 +128,7 @@ pub struct Images {
 impl Images {
     /// Puts images on a device; `bytes` are `[N, 3, H, W]` of the given `[H, W]`.
     pub fn new(bytes: &[u8], size: [usize; 2], device: &Device) -> Result<Self> {
-        let one = 3 * size[0] * size[1];
+        let one = checked_count(&[3, size[0], size[1]], "images")?;
         if one == 0 || !bytes.len().is_multiple_of(one) {
             return Err(Error::Shape {
                 what: "images",
@@ -168,9 +169,10 @@ impl Images {
                 return Err(Error::Index { what: "image", index, size: self.count });
             }
         }
+        let shape = vec![draws.len(), 3, size[0], size[1]];
+        checked_count(&shape, "compose")?;
         let compose = Compose { bytes: &self.bytes, stored: self.size, size, edge, draws };
         let batch = self.device.backend().compose(&compose)?;
-        let shape = vec![draws.len(), 3, size[0], size[1]];
         Ok(Tensor::frozen(shape, batch, self.device.clone()))
     }
 }

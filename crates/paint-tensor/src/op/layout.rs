@@ -1,6 +1,6 @@
 //! Operations that only move elements.
 
-use crate::shape::{elem_count, split_at};
+use crate::shape::{checked_count, elem_count, split_at};
 use crate::tape::{Link, Rule, Sink};
 use crate::{Error, Result, Tensor};
 
@@ -8,7 +8,7 @@ impl Tensor {
     /// The same elements in another shape; no copy.
     pub fn reshape(&self, shape: impl AsRef<[usize]>) -> Result<Self> {
         let shape = shape.as_ref().to_vec();
-        if elem_count(&shape) != self.elem_count() {
+        if checked_count(&shape, "reshape")? != self.elem_count() {
             return Err(self.shape_error("reshape", format!("as many elements as {shape:?}")));
         }
         let inner = self.shape().to_vec();
@@ -18,8 +18,8 @@ impl Tensor {
         }))
     }
 
-    /// The same values as the device keeps activations in its precision: a copy in bf16, or nothing to do. Gradients
-    /// pass through.
+    /// The same values, stored as the device keeps activations in its precision: a copy in bf16, or no copy at all.
+    /// Gradients pass through.
     pub fn compact(&self) -> Result<Self> {
         let out = self.device().backend().compact(self.storage())?;
         let shape = self.shape().to_vec();
@@ -63,8 +63,12 @@ impl Tensor {
     /// `len` entries of one axis from `start`; no copy along the first axis.
     pub fn slice(&self, axis: usize, start: usize, len: usize) -> Result<Self> {
         let split @ [outer, mid, inner] = split_at(self.shape(), axis, "slice")?;
-        if start + len > mid {
-            return Err(Error::Index { what: "slice", index: start + len, size: mid });
+        if start > mid || len > mid - start {
+            return Err(Error::Index {
+                what: "slice",
+                index: start.saturating_add(len),
+                size: mid,
+            });
         }
         let mut shape = self.shape().to_vec();
         shape[axis] = len;
@@ -101,6 +105,7 @@ impl Tensor {
             shape[axis] += part.shape()[axis];
             views.push((part.storage(), part.elem_count() / outer.max(1)));
         }
+        checked_count(&shape, "concat")?;
         let out = first.device().backend().concat(outer, &views)?;
         let links: Vec<&Link> = parts.iter().map(|part| part.link()).collect();
         Ok(first.derived(shape, out, &links, || ConcatRule {
@@ -114,6 +119,7 @@ impl Tensor {
         let [_, size, width] = split_at(self.shape(), 0, "gather")?;
         let mut shape = self.shape().to_vec();
         shape[0] = indices.len();
+        checked_count(&shape, "gather")?;
         self.gather_rows(indices.to_vec(), [size, width], shape)
     }
 

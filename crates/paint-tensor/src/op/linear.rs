@@ -1,7 +1,7 @@
 //! Linear layers `y = x Wᵀ + b` over the last axis, with a residual fused into the store.
 
 use crate::backend::{Epilogue, Gemm, Matrix, Storage};
-use crate::shape::rows;
+use crate::shape::{checked_count, rows};
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
 
@@ -71,6 +71,7 @@ pub(super) fn product(
     }
     let mut shape = x.shape().to_vec();
     *shape.last_mut().expect("rows() found a last axis") = o;
+    checked_count(&shape, "linear")?;
     if let Some(residual) = residual.filter(|residual| residual.shape() != shape) {
         return Err(residual.shape_error("linear residual", format!("{shape:?}")));
     }

@@ -1,7 +1,7 @@
 //! Matrix products of two activations.
 
 use crate::backend::{Epilogue, Gemm, Matrix};
-use crate::shape::elem_count;
+use crate::shape::{checked_count, elem_count};
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
 
@@ -19,6 +19,7 @@ impl Tensor {
         }
         self.device().check_same(rhs.device(), "matmul")?;
         let shape = [lead, &[m, n]].concat();
+        checked_count(&shape, "matmul")?;
         let (a, b) = (Stack::of(self, shared), Stack::of(rhs, shared));
         let out = product(self, &a, &b)?;
         Ok(self.derived(shape, out.into_storage(), &[self.link(), rhs.link()], || MatmulRule {

@@ -8,8 +8,8 @@ use crate::{Result, Tensor};
 const MOST_PIXELS: usize = 1 << 24;
 
 impl Tensor {
-    /// The largest element of windows of `side`, `[B, C, H, W]` → `[B, C, (H + 2 padding - side) / stride + 1, ..]`. The
-    /// first of equal elements gets the gradient.
+    /// The largest element of windows of `side`, `[B, C, H, W]` → `[B, C, (H + 2 padding - side) / stride + 1, ..]`.
+    /// The first of equal elements gets the gradient.
     pub fn max_pool(&self, side: usize, stride: usize, padding: usize) -> Result<Self> {
         let (window, shape) = self.windows("max_pool", side, stride, padding)?;
         let (out, place) = self.device().backend().max_pool(&window, self.storage())?;
@@ -48,9 +48,12 @@ impl Tensor {
         padding: usize,
     ) -> Result<(Window, Vec<usize>)> {
         let [b, c, h, w] = self.dims4(what)?;
-        let fits = [h, w].iter().all(|axis| *axis > 0 && axis + 2 * padding >= side);
-        if !fits || side == 0 || stride == 0 || 2 * padding > side || h * w > MOST_PIXELS {
-            let expected = format!("[B, C, H, W] for windows of {side}, {stride} apart");
+        let fits = padding <= side / 2
+            && [h, w].iter().all(|axis| *axis > 0 && axis.saturating_add(2 * padding) >= side);
+        if !fits || side == 0 || stride == 0 || h * w > MOST_PIXELS {
+            let expected = format!(
+                "[B, C, H, W] for windows of {side} with padding {padding}, {stride} apart"
+            );
             return Err(self.shape_error(what, expected));
         }
         let output = [h, w].map(|axis| (axis + 2 * padding - side) / stride + 1);

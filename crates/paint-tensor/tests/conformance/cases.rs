@@ -1,6 +1,11 @@
-//! The table of operations that every backend is tested on.
+//! The tables of operations that every backend is tested on.
+//!
+//! A row's name begins with the method's, and every public method of `src/op` must have a row.
 
-use paint_tensor::{BatchNorm, BnMode, Conv2d, Mlp, Result, Tensor};
+use paint_tensor::{
+    BLUR_TAPS, BatchNorm, BnMode, ColorOp, Conv2d, Device, Distortion, Mlp, Moments, Noise, Result,
+    Tensor,
+};
 
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -8,14 +13,48 @@ pub(crate) struct Case {
     /// Added to the random inputs in [-1, 1], to keep logarithms and roots in their domain.
     pub(crate) offset: f32,
     pub(crate) run: fn(&[Tensor]) -> Result<Tensor>,
+    pub(crate) nan: Nan,
 }
 
-const fn case(
+/// What becomes of a NaN among the inputs of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nan {
+    /// It reaches every result and gradient that its element can change.
+    Passes,
+    /// It reaches the result but not the gradient, for this reason.
+    NotInGradient(&'static str),
+    /// It reaches nothing, for this reason.
+    Stops(&'static str),
+}
+
+impl Case {
+    const fn nan(self, nan: Nan) -> Self {
+        Self { nan, ..self }
+    }
+
+    /// The inputs of this case.
+    pub(crate) fn data(&self) -> Vec<Vec<f32>> {
+        let input = |(i, shape): (usize, &&[usize])| {
+            values(shape.iter().product(), i).iter().map(|x| x + self.offset).collect()
+        };
+        self.shapes.iter().enumerate().map(input).collect()
+    }
+
+    /// Tensors of these numbers.
+    pub(crate) fn tensors(&self, data: &[Vec<f32>], device: &Device) -> Vec<Tensor> {
+        let tensor = |(data, shape): (&Vec<f32>, &&[usize])| {
+            Tensor::from_vec(data.clone(), shape, device).expect("the shape fits the data")
+        };
+        data.iter().zip(self.shapes).map(tensor).collect()
+    }
+}
+
+pub(crate) const fn case(
     name: &'static str,
     shapes: &'static [&'static [usize]],
     run: fn(&[Tensor]) -> Result<Tensor>,
 ) -> Case {
-    Case { name, shapes, offset: 0.0, run }
+    Case { name, shapes, offset: 0.0, run, nan: Nan::Passes }
 }
 
 const fn positive(
@@ -23,9 +62,10 @@ const fn positive(
     shapes: &'static [&'static [usize]],
     run: fn(&[Tensor]) -> Result<Tensor>,
 ) -> Case {
-    Case { name, shapes, offset: 2.0, run }
+    Case { name, shapes, offset: 2.0, run, nan: Nan::Passes }
 }
 
+/// Operations with a gradient.
 pub(crate) const CASES: &[Case] = &[
     case("linear", &[&[2, 3, 5], &[4, 5], &[4]], |x| x[0].linear(&x[1], Some(&x[2]))),
     case("linear without bias", &[&[6, 5], &[33, 5]], |x| x[0].linear(&x[1], None)),
@@ -72,6 +112,7 @@ pub(crate) const CASES: &[Case] = &[
     case("mean_all", &[&[3, 4]], |x| x[0].mul(&x[0])?.mean_all()),
     case("broadcast_to", &[&[2, 1, 3]], |x| x[0].broadcast_to([4, 2, 5, 3])),
     case("reshape", &[&[2, 6]], |x| x[0].reshape([3, 4])),
+    case("compact", &[&[2, 6]], |x| x[0].compact()),
     case("permute", &[&[2, 3, 4, 5]], |x| x[0].permute(&[2, 0, 3, 1])),
     case("transpose", &[&[2, 3, 4]], |x| x[0].transpose(0, 2)),
     case("slice of the first axis", &[&[5, 3]], |x| x[0].slice(0, 1, 3)),
@@ -96,12 +137,46 @@ pub(crate) const CASES: &[Case] = &[
     case("group_norm of one group", &[&[2, 3, 4], &[3], &[3]], |x| {
         x[0].group_norm(1, &x[1], &x[2], 1e-5)
     }),
-    case("max_pool", &[&[2, 2, 5, 7]], |x| spread(&x[0])?.max_pool(3, 2, 1)),
+    case("max_pool", &[&[2, 2, 5, 7]], |x| spread(&x[0])?.max_pool(3, 2, 1)).nan(
+        Nan::NotInGradient("the gradient goes to the place of the largest element, whatever it is"),
+    ),
     case("avg_pool", &[&[2, 2, 5, 7]], |x| x[0].avg_pool(3, 2)),
     case("avg_pool of every other pixel", &[&[2, 2, 5, 4]], |x| x[0].avg_pool(1, 2)),
     case("global_avg_pool", &[&[2, 3, 2, 5]], |x| x[0].global_avg_pool()),
     case("unfold_patches of a non-square image", &[&[2, 3, 4, 6]], |x| x[0].unfold_patches(2)),
 ];
+
+/// Operations without a gradient.
+pub(crate) const PLAIN: &[Case] = &[
+    case("lerp", &[&[2, 5], &[2, 5]], |x| x[0].lerp(&x[1], 0.3)),
+    case("restore", &[&[2, 5], &[2, 5]], |x| x[0].restore(&x[1], &[9, 0, 3])),
+    case("distort", &[&[2, 3, 6, 5]], |x| {
+        x[0].scale(0.4)?.add_scalar(0.5)?.distort(&[look(0), look(1)], Noise::Normal(0.01))
+    }),
+    case("batch_norm_with_moments, mean", &[&[3, 2, 2, 3], &[2], &[2]], |x| {
+        moments(x)?.mean.add(&moments(x)?.variance)
+    }),
+    case("argmax", &[&[3, 5]], |x| {
+        let places = x[0].argmax()?.into_iter().map(|place| place as f32).collect();
+        Tensor::from_vec(places, [3], x[0].device())
+    })
+    .nan(Nan::Stops("a place is a whole number; a NaN is larger than nothing")),
+];
+
+/// A look with every kind of distortion.
+pub(crate) fn look(i: usize) -> Distortion {
+    let mut colors = ColorOp::ALL.map(|op| (op, 1.0 + 0.1 * (i + op as usize) as f32));
+    colors[ColorOp::Hue as usize].1 = 0.04;
+    colors.rotate_left(i);
+    Distortion {
+        colors,
+        pad: if i.is_multiple_of(2) { [10, 6] } else { [0, 0] },
+        matrix: [0.95, 0.2, -3.5, -0.2, 0.95, 4.25],
+        blur: [0.01, 0.15, 0.68, 0.15, 0.01] as [f32; BLUR_TAPS],
+        flip: i.is_multiple_of(3),
+        seed: 0x1234_5678_9abc_def0 + i as u64,
+    }
+}
 
 pub(crate) fn mlp(x: &[Tensor]) -> Mlp<'_> {
     Mlp { fc1: (&x[1], &x[2]), fc2: (&x[3], &x[4]) }
@@ -112,10 +187,23 @@ fn conv(x: &[Tensor], stride: usize, padding: usize, groups: usize) -> Result<Te
 }
 
 pub(crate) fn norm(x: &[Tensor], mode: BnMode) -> Result<Tensor> {
+    with_norm(x, mode, |norm| x[0].batch_norm(norm))
+}
+
+fn moments(x: &[Tensor]) -> Result<Moments> {
+    let both = with_norm(x, BnMode::Batch, |norm| x[0].batch_norm_with_moments(norm));
+    Ok(both?.1.expect("the batch's moments are used"))
+}
+
+fn with_norm<T>(
+    x: &[Tensor],
+    mode: BnMode,
+    run: impl FnOnce(&BatchNorm) -> Result<T>,
+) -> Result<T> {
     let c = x[1].elem_count();
     let running = |seed| Tensor::from_vec(values(c, seed), [c], x[1].device());
     let (running_mean, running_var) = (running(5)?, running(6)?.add_scalar(1.5)?);
-    x[0].batch_norm(&BatchNorm {
+    run(&BatchNorm {
         scale: &x[1],
         shift: &x[2],
         running_mean: &running_mean,
@@ -141,8 +229,19 @@ pub(crate) fn values(len: usize, seed: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
+/// The loss of a case: a fixed random projection of its result, so that no part of a gradient can hide.
 pub(crate) fn projected(case: &Case, inputs: &[Tensor]) -> Result<Tensor> {
+    projected_by(case, inputs, |_| ())
+}
+
+/// The same with weights that `change` has changed.
+pub(crate) fn projected_by(
+    case: &Case,
+    inputs: &[Tensor],
+    change: impl FnOnce(&mut [f32]),
+) -> Result<Tensor> {
     let out = (case.run)(inputs)?;
-    let weights = Tensor::from_vec(values(out.elem_count(), 77), out.shape(), out.device())?;
-    out.mul(&weights)?.sum_all()
+    let mut weights = values(out.elem_count(), 77);
+    change(&mut weights);
+    out.mul(&Tensor::from_vec(weights, out.shape(), out.device())?)?.sum_all()
 }

@@ -1,12 +1,14 @@
 //! The AMX matrix-product kernel: `f32` products out of `bf16` tiles, several times faster than fused multiply-adds.
 //!
-//! A float of 24 significant bits is exactly the sum of three `bf16` of 8 bits each, `x = h + m + l`. Of the nine partial
-//! products of `a b`, six are computed: `hh, hm, mh, hl, lh, mm`. The three that are left out are below 2⁻²⁴ `|a b|`
-//! together, half a unit in the last place of a float. Tiles accumulate in `f32`, 32 depths at a time, in a fixed order.
+//! A float of 24 significant bits is exactly the sum of three `bf16` of 8 bits each, `x = h + m + l`. Of the nine
+//! partial products of `a b`, six are computed: `hh, hm, mh, hl, lh, mm`. The three that are left out are below 2⁻²⁴
+//! `|a b|` together, half a unit in the last place of a float. Tiles accumulate in `f32`, 32 depths at a time, in a
+//! fixed order.
 //!
-//! A packed panel holds 32 lanes (rows of the left, columns of the right operand). Each step of 32 depths is six tiles of
-//! 1 KiB, `[h0, h1, m0, m1, l0, l1]`, where 0 and 1 are the two halves of the lanes. A tile is 16 x 16 pairs of `bf16`; pair `j` of a
-//! step holds depths `j` and `j + 16`, the same on both sides, so the order inside a step does not matter.
+//! A packed panel holds 32 lanes (rows of the left, columns of the right operand). Each step of 32 depths is six
+//! tiles of 1 KiB, `[h0, h1, m0, m1, l0, l1]`, where 0 and 1 are the two halves of the lanes. A tile is 16 x 16 pairs
+//! of `bf16`; pair `j` of a step holds depths `j` and `j + 16`, the same on both sides, so the order inside a step
+//! does not matter.
 
 #![expect(
     unsafe_code,
@@ -19,6 +21,8 @@ use std::arch::x86_64::{
     _mm512_and_si512, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_or_si512, _mm512_set1_epi32,
     _mm512_srli_epi32, _mm512_storeu_si512, _mm512_sub_ps,
 };
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::avx512::{self, Lanes, Tile};
@@ -74,33 +78,65 @@ fn permitted() -> bool {
     false
 }
 
-/// Tile registers of this thread, shaped as eight full tiles until dropped.
-pub(super) struct Registers(());
+/// How many owners a thread's registers have: the first one sets them up, the last one to leave releases them.
+struct Owners(Cell<usize>);
+
+impl Owners {
+    const fn new() -> Self {
+        Self(Cell::new(0))
+    }
+
+    fn enter(&self, set_up: impl FnOnce()) {
+        if self.0.get() == 0 {
+            set_up();
+        }
+        self.0.set(self.0.get() + 1);
+    }
+
+    fn leave(&self, release: impl FnOnce()) {
+        self.0.set(self.0.get() - 1);
+        if self.0.get() == 0 {
+            release();
+        }
+    }
+}
+
+thread_local!(static OWNERS: Owners = const { Owners::new() });
+
+/// Tile registers of this thread, configured as eight full tiles for as long as one of these lives. It stays on its
+/// thread.
+pub(super) struct Registers(PhantomData<*const ()>);
 
 impl Registers {
     pub(super) fn take() -> Self {
         assert!(available());
-        // Palette 1; bytes 16.. hold the row lengths as u16, bytes 48.. the numbers of rows.
-        let mut shape = [0_u8; 64];
-        shape[0] = 1;
-        for tile in 0..8 {
-            shape[16 + 2 * tile] = 64;
-            shape[48 + tile] = 16;
-        }
-        // SAFETY: the instructions are available and the configuration is valid.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shape, options(nostack, readonly)) };
-        Self(())
+        OWNERS.with(|owners| owners.enter(configure));
+        Self(PhantomData)
     }
 }
 
 impl Drop for Registers {
     fn drop(&mut self) {
-        // SAFETY: frees the tile registers, which nothing else in the process uses.
-        unsafe { asm!("tilerelease", options(nostack, nomem)) };
+        // SAFETY: the last owner leaves, and nothing else in the process uses the tile registers.
+        let release = || unsafe { asm!("tilerelease", options(nostack, nomem)) };
+        OWNERS.with(|owners| owners.leave(release));
     }
 }
 
-/// Packs lanes `first..first + count` (at most 32) at depths `from..from + depth`; what is missing to whole tiles is zero.
+fn configure() {
+    // Palette 1; bytes 16.. hold the row lengths as u16, bytes 48.. the numbers of rows.
+    let mut shape = [0_u8; 64];
+    shape[0] = 1;
+    for tile in 0..8 {
+        shape[16 + 2 * tile] = 64;
+        shape[48 + tile] = 16;
+    }
+    // SAFETY: `take` checked that the instructions are available, and the configuration is valid.
+    unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shape, options(nostack, readonly)) };
+}
+
+/// Packs lanes `first..first + count` (at most 32) at depths `from..from + depth`; what is missing to whole tiles is
+/// zero.
 pub(super) fn pack(
     side: Side,
     lanes: Lanes,
@@ -153,8 +189,8 @@ unsafe fn split(low: &[__m512; 16], high: &[__m512; 16], out: *mut u8) {
     }
 }
 
-/// `x = h + m + l`, each a `bf16` in the upper half of a float: `h` and `m` rounded to nearest, `l` what remains, which is
-/// at most eight bits. A NaN stays in `l` at least.
+/// `x = h + m + l`, each a `bf16` in the upper half of a float: `h` and `m` rounded to nearest, `l` what remains,
+/// which is at most eight bits. A NaN stays in `l` at least.
 #[target_feature(enable = "avx512f")]
 fn parts(x: __m512) -> [__m512i; 3] {
     let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);

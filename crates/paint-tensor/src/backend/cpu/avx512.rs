@@ -45,7 +45,8 @@ impl Lanes<'_> {
     }
 }
 
-/// A block of up to 16 lanes x 16 depths in registers, zero elsewhere: one register a lane if `by_lane`, else one a depth.
+/// A block of up to 16 lanes x 16 depths in registers, zero elsewhere: one register a lane if `by_lane`, else one a
+/// depth.
 ///
 /// # Safety
 /// The processor has AVX-512, and [`Lanes::check`] passed for the lanes and depths.

@@ -1,7 +1,7 @@
 //! Kernels over the channels of `[outer, channels, inner]`: moments, affine maps and their gradients.
 //!
-//! A row is one (outer, channel). Sums run along rows first and then over `outer` in order, so the number of threads does
-//! not change a bit.
+//! A row is one (outer, channel). Sums run along rows first and then over `outer` in order, so the number of threads
+//! does not change a bit.
 
 use rayon::prelude::*;
 

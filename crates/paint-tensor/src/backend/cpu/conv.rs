@@ -1,9 +1,9 @@
 //! Convolutions without unfolded copies of the input.
 //!
-//! The images of a task are laid out once as zero-padded planes ([`Planes`]), so that a kernel tap is a constant distance
-//! in memory: an output row of 16 neighbours reads 16 neighbours of the plane, whatever the tap. A product over
-//! (channel, tap) then runs straight from the planes ([`tile`]). The gradient of the input is a convolution too: of the
-//! output's gradient, with `stride - 1` zeros between its elements, by the turned kernels.
+//! The images of a task are laid out once as zero-padded planes ([`Planes`]), so that a kernel tap is a constant
+//! distance in memory: an output row of 16 neighbours reads 16 neighbours of the plane, whatever the tap. A product
+//! over (channel, tap) then runs straight from the planes ([`tile`]). The gradient of the input is a convolution too:
+//! of the output's gradient, with `stride - 1` zeros between its elements, by the turned kernels.
 //!
 //! Every output element is summed over (channel, tap) in one accumulator, and the images of a task do not depend on the
 //! number of threads, so neither do the bits.

@@ -1,7 +1,7 @@
 //! Augmented looks, one image of a look a task.
 //!
-//! The widened image is not stored: the map is evaluated where the cropped and blurred result needs it, at the pixels of
-//! the image and two around it.
+//! The widened image is not stored: the map is evaluated where the cropped and blurred result needs it, at the pixels
+//! of the image and two around it.
 
 mod color;
 

@@ -1,4 +1,4 @@
-//! Kernels that treat elements one by one, and parameter updates.
+//! Functions of single elements.
 
 use super::math;
 use super::parallel::{for_rows, vectorized};
@@ -43,8 +43,9 @@ pub(super) fn unary(op: Unary, x: &[f32], out: &mut [f32]) {
         Unary::Exp => apply!(out, x, math::exp),
         Unary::Log => apply!(out, x, f32::ln),
         Unary::Sqrt => apply!(out, x, f32::sqrt),
-        Unary::Relu => apply!(out, x, |x: f32| if x > 0.0 { x } else { 0.0 }),
-        Unary::Step => apply!(out, x, |x: f32| if x > 0.0 { 1.0 } else { 0.0 }),
+        // NaN passes both, as in PyTorch: a model that diverged must not look healthy.
+        Unary::Relu => apply!(out, x, |x: f32| if x <= 0.0 { 0.0 } else { x }),
+        Unary::Step => apply!(out, x, |x: f32| if x.is_nan() { x } else { f32::from(x > 0.0) }),
         Unary::Gelu => apply!(out, x, |x| math::gelu(x).0),
         Unary::GeluSlope => apply!(out, x, |x| math::gelu(x).1),
         Unary::Scale(factor) => apply!(out, x, |x| x * factor),

@@ -1,8 +1,9 @@
 //! Matrix products: packing, blocking, threads, and what is fused into the store.
 //!
-//! The output is cut into blocks of rows, one task each; the depth is never split between tasks, so every element is
-//! summed in one fixed order whatever the number of threads. Our AMX and AVX-512 kernels are used where the processor
-//! has them, the `gemm` crate elsewhere.
+//! The output is cut into blocks of rows, one task each. The depth is never split between tasks, and our AMX and AVX-512
+//! kernels sum every element in one order whatever its block, so the number of threads changes no bit. The `gemm` crate,
+//! used where the CPU has neither, picks its loops (and with them the order of a sum) by the size of a block: its blocks
+//! therefore depend on the product alone.
 
 use rayon::prelude::*;
 
@@ -13,6 +14,9 @@ use super::{amx, avx512};
 
 /// Columns of a panel, and of one pass of the store.
 pub(super) const NR: usize = 32;
+
+/// The blocks of the portable kernel are cut for this many threads, however many there are.
+const PORTABLE_THREADS: usize = 4;
 
 /// Which code multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,12 +29,12 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// The fastest that this processor runs.
+    /// The fastest that this CPU runs.
     pub(super) fn detect() -> Self {
         Self::all().next().unwrap_or(Self::Portable)
     }
 
-    /// All that this processor runs, the fastest first.
+    /// All that this CPU runs, the fastest first.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let native = [
             #[cfg(target_arch = "x86_64")]
@@ -42,17 +46,17 @@ impl Kernel {
         native.into_iter().flatten()
     }
 
-    /// Rows of one task: whole panels, enough tasks to keep every thread busy to the end, and no more than the
+    /// Rows of one task: whole panels, enough tasks to keep every thread busy to the end, and no more rows than the
     /// second-level cache holds in packed form.
     fn task_rows(self, m: usize) -> usize {
-        let (panel, most) = match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Amx => (amx::LANES, 256),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => (avx512::MR, 112),
-            Self::Portable => (14, 112),
-        };
         let threads = rayon::current_num_threads();
+        let (panel, most, threads) = match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => (amx::LANES, 256, threads),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => (avx512::MR, 112, threads),
+            Self::Portable => (14, 112, PORTABLE_THREADS),
+        };
         let tasks = m.div_ceil(most).next_multiple_of(threads).max(4 * threads);
         m.div_ceil(tasks).next_multiple_of(panel).min(most)
     }
@@ -214,21 +218,49 @@ mod tests {
         }
     }
 
+    /// Sizes that meet the special cases of the kernels: one row, few rows, a last block of one row, small squares, one
+    /// column, a shallow depth.
+    const SIZES: [(usize, usize, usize); 12] = [
+        (400, 96, 300),
+        (1, 96, 300),
+        (2, 64, 64),
+        (5, 40, 70),
+        (15, 33, 129),
+        (29, 64, 64),
+        (57, 96, 100),
+        (64, 64, 64),
+        (71, 64, 300),
+        (85, 1, 200),
+        (99, 40, 1),
+        (113, 70, 2),
+    ];
+
     #[test]
     fn the_number_of_threads_does_not_change_a_bit() {
-        let (m, n, k) = (400, 96, 300);
-        let (a, b) = (values(m * k, 1), values(n * k, 2));
-        let run = |kernel, threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let mut c = vec![0.0; m * n];
-            let operands = (Operand::new(&a, k, 1), Operand::new(&b, 1, k));
-            pool.install(|| {
-                parallel(kernel, Size { m, n, k }, operands, Finish::None, &mut c, &mut []);
-            });
-            c
-        };
-        for kernel in Kernel::all() {
-            assert_eq!(run(kernel, 1), run(kernel, 3), "{kernel:?}");
+        let pools = [1, 2, 3, 5, 16]
+            .map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
+        for (m, n, k) in SIZES {
+            let (a, b) = (values(m * k, 1), values(n * k, 2));
+            for (kernel, layout) in Kernel::all().flat_map(|kernel| [(kernel, 0), (kernel, 1)]) {
+                let right =
+                    if layout == 0 { Operand::new(&b, n, 1) } else { Operand::new(&b, 1, k) };
+                let run = |pool: &rayon::ThreadPool| {
+                    let mut c = vec![0.0; m * n];
+                    let operands = (Operand::new(&a, k, 1), right);
+                    pool.install(|| {
+                        parallel(kernel, Size { m, n, k }, operands, Finish::None, &mut c, &mut []);
+                    });
+                    c
+                };
+                let first = run(&pools[0]);
+                for pool in &pools[1..] {
+                    let threads = pool.current_num_threads();
+                    assert!(
+                        run(pool) == first,
+                        "{kernel:?} {m}x{n}x{k} layout {layout}, {threads} threads"
+                    );
+                }
+            }
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::parallel::{for_rows, vectorized};
 use crate::shape::broadcast_strides;
 
-/// The sum over the middle of `[outer, mid, inner]`. For a long middle the terms are added in groups of 64 rows, so that
-/// rounding errors grow slowly and the order is fixed.
+/// The sum over the middle of `[outer, mid, inner]`. For a long middle the terms are added in groups of 64 rows, so
+/// that rounding errors grow slowly and the order is fixed.
 pub(super) fn sum(x: &[f32], [outer, mid, inner]: [usize; 3], out: &mut [f32]) {
     const GROUP: usize = 64;
     if inner == 1 {

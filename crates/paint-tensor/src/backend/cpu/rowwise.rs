@@ -191,7 +191,9 @@ pub(super) fn log_softmax_backward(y: &[f32], grad: &[f32], d: usize, dx: &mut [
 /// `y = x f`, `f = 1 / sqrt(max(Σ x², 1e-12))`.
 pub(super) fn l2_normalize(x: &[f32], d: usize, out: &mut [f32], factor: &mut [f32]) {
     for (row, factor) in x.chunks_exact(d).zip(&mut *factor) {
-        *factor = 1.0 / math::dot(row, row).max(1e-12).sqrt();
+        let squares = math::dot(row, row);
+        // Not `max`, which would turn a NaN into the clamp.
+        *factor = 1.0 / if squares < 1e-12 { 1e-12 } else { squares }.sqrt();
     }
     let factor = &*factor;
     map_rows(

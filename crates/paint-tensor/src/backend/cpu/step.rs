@@ -4,12 +4,12 @@ use super::elementwise::{self, fill_with};
 use super::storage::{build, build2, host};
 use crate::backend::{Step, StepRule, StepSlot, SteppedSlot, Storage, Unary};
 
-/// A parameter after its step; its gradient counts `factor` times.
+/// A parameter after its step, with its gradient multiplied by `factor`.
 pub(super) fn stepped(step: &Step, slot: &StepSlot, factor: f32) -> SteppedSlot {
-    let grad = if factor < 1.0 {
-        build(slot.grad.len(), |out| elementwise::unary(Unary::Scale(factor), host(slot.grad), out))
-    } else {
+    let grad = if factor == 1.0 {
         slot.grad.clone()
+    } else {
+        build(slot.grad.len(), |out| elementwise::unary(Unary::Scale(factor), host(slot.grad), out))
     };
     let slot = StepSlot { grad: &grad, ..*slot };
     let (param, first, second) = match step.rule {

@@ -1,4 +1,4 @@
-//! What learning asks of the processor.
+//! What training asks of the CPU.
 
 use super::parallel::for_rows;
 use super::step::stepped;
@@ -19,7 +19,9 @@ impl Training for Cpu {
             squares.map(|&g| f64::from(g) * f64::from(g)).sum::<f64>().sqrt() as f32
         });
         let factor = match (step.clip, norm) {
-            (Some(clip), Some(norm)) => (clip / (norm + 1e-6)).min(1.0),
+            // Not `min`: gradients that hold a NaN must not look clipped.
+            (Some(clip), Some(norm)) if clip / (norm + 1e-6) > 1.0 => 1.0,
+            (Some(clip), Some(norm)) => clip / (norm + 1e-6),
             _ => 1.0,
         };
         let slots = step.slots.iter().map(|slot| stepped(step, slot, factor)).collect();

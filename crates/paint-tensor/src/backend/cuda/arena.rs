@@ -1,15 +1,14 @@
 //! GPU memory: a few large segments, cut and joined by best fit.
 //!
-//! Batches of different sizes (the confident set of every step) would fill a pool of fixed blocks with leftovers; pieces
-//! that can be joined again keep memory flat over a long stream. Most blocks are asked for again at the same size in
-//! the next layer, so a piece first goes onto a shelf of its size, and is joined with its neighbours only when nothing else
-//! fits.
+//! Batches of different sizes (the confident set of every step) would fill a pool of fixed blocks with leftovers.
+//! Pieces that can be joined again keep memory flat over a long stream. Most blocks are asked for again at the same
+//! size in the next layer, so a piece first goes onto a shelf of its size, and is joined with its neighbours only
+//! when nothing else fits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::buffer::Buffer;
-use super::driver::Gpu;
 use crate::backend::Memory;
 use crate::{Error, Result};
 
@@ -23,12 +22,12 @@ struct Pieces {
     by_length: BTreeSet<(usize, u64)>,
     /// Addresses where a segment begins: pieces are never joined across.
     segments: BTreeSet<u64>,
-    /// Given back and not yet joined: lengths in order, with the addresses of each.
+    /// Pieces given back and not yet joined: lengths in order, with the addresses of each.
     shelves: Vec<(usize, Vec<u64>)>,
     memory: Memory,
-    /// The first address behind all that was ever handed out.
+    /// The first address past everything that was ever handed out.
     end: u64,
-    /// Whether pieces are joined at once: slower, and takes the least memory.
+    /// Join pieces at once, without shelves: slower, but needs the least memory.
     tight: bool,
 }
 
@@ -108,28 +107,39 @@ impl Pieces {
     }
 }
 
-/// The memory of one GPU, or a range of it.
+/// Where an arena's segments come from.
+pub(super) trait Supply: Send + Sync {
+    /// The address of new memory; none where there is no more.
+    fn allocate(&self, bytes: usize) -> Result<Option<u64>>;
+    /// All the memory there is, in bytes.
+    fn total(&self) -> usize;
+}
+
+/// The memory of one GPU, or a fixed range of it.
 pub(super) struct Arena {
-    gpu: Arc<Gpu>,
+    /// None for a fixed range, which does not grow.
+    supply: Option<Arc<dyn Supply>>,
+    /// What an error reports as the size of the memory.
+    total: usize,
     pieces: Mutex<Pieces>,
-    grows: bool,
 }
 
 impl Arena {
-    pub(super) fn new(gpu: Arc<Gpu>) -> Arc<Self> {
-        Arc::new(Self { gpu, pieces: Mutex::default(), grows: true })
+    pub(super) fn new(supply: Arc<dyn Supply>) -> Arc<Self> {
+        let total = supply.total();
+        Arc::new(Self { supply: Some(supply), total, pieces: Mutex::default() })
     }
 
-    /// The addresses from `start` on, and no others.
-    pub(super) fn over(gpu: Arc<Gpu>, start: u64, bytes: usize) -> Arc<Self> {
+    /// The `bytes` addresses from `start` on, and no others.
+    pub(super) fn over(start: u64, bytes: usize) -> Arc<Self> {
         let mut pieces = Pieces { tight: true, ..Pieces::default() };
         pieces.insert(start, bytes);
-        Arc::new(Self { gpu, pieces: Mutex::new(pieces), grows: false })
+        Arc::new(Self { supply: None, total: bytes, pieces: Mutex::new(pieces) })
     }
 
     /// How many bytes from the start of a range have ever been handed out.
     pub(super) fn extent(&self, start: u64) -> usize {
-        (self.pieces().end - start) as usize
+        self.pieces().end.saturating_sub(start) as usize
     }
 
     fn pieces(&self) -> MutexGuard<'_, Pieces> {
@@ -138,31 +148,28 @@ impl Arena {
 
     /// The address and length of new memory with room for `bytes`; none where there is no more.
     fn segment(&self, bytes: usize) -> Result<Option<(u64, usize)>> {
-        if !self.grows {
-            return Ok(None);
-        }
+        let Some(supply) = &self.supply else { return Ok(None) };
         let length = bytes.next_multiple_of(SEGMENT);
-        Ok(match self.gpu.allocate(length)? {
-            None if length > bytes => self.gpu.allocate(bytes)?.map(|at| (at, bytes)),
+        Ok(match supply.allocate(length)? {
+            None if length > bytes => supply.allocate(bytes)?.map(|at| (at, bytes)),
             found => found.map(|at| (at, length)),
         })
     }
 
-    /// A block of at least `bytes`.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Result<Block> {
-        let wanted = bytes;
-        let bytes = wanted.max(1).next_multiple_of(ALIGN);
+    /// A block of at least `wanted` bytes.
+    pub(super) fn take(self: &Arc<Self>, wanted: usize) -> Result<Block> {
         let mut pieces = self.pieces();
+        let used = pieces.memory.used;
+        let refused = || Error::OutOfMemory { wanted, used, total: self.total };
+        // Rounding a number that no memory could hold might overflow.
+        if wanted > self.total.max(SEGMENT) {
+            return Err(refused());
+        }
+        let bytes = wanted.max(1).next_multiple_of(ALIGN);
         let address = if let Some(address) = pieces.take(bytes) {
             address
         } else {
-            let Some((address, length)) = self.segment(bytes)? else {
-                return Err(Error::OutOfMemory {
-                    wanted: bytes,
-                    used: pieces.memory.used,
-                    total: self.gpu.properties.total_memory,
-                });
-            };
+            let (address, length) = self.segment(bytes)?.ok_or_else(refused)?;
             pieces.segments.insert(address);
             pieces.memory.reserved += length;
             pieces.insert(address, length);
@@ -186,14 +193,14 @@ impl Arena {
     }
 }
 
-/// A piece of memory that returns to the arena when the last buffer over it is gone.
+/// A piece of memory that returns to its arena when the last buffer over it is dropped.
 pub(super) struct Block {
     pub(super) address: u64,
     bytes: usize,
     /// Bytes that were asked for.
     pub(super) wanted: usize,
     arena: Arc<Arena>,
-    /// The same numbers in bf16, made when a product first asks for them: weights are read in every step.
+    /// The same numbers in bf16, made when a product first asks for them, because weights are read in every step.
     pub(super) half: OnceLock<Buffer>,
 }
 
@@ -204,51 +211,4 @@ impl Drop for Block {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_cut_joined_and_used_again() {
-        let mut pieces = Pieces::default();
-        pieces.segments.insert(4096);
-        pieces.insert(4096, 4096);
-        let [a, b, c] = [1024, 512, 1024].map(|bytes| pieces.take(bytes).unwrap());
-        assert_eq!([a, b, c], [4096, 5120, 5632]);
-        pieces.give(a, 1024);
-        pieces.give(c, 1024);
-        assert_eq!(pieces.take(1024), Some(c), "the last of its size");
-        pieces.give(c, 1024);
-        assert_eq!(pieces.take(512), Some(6656), "what was never cut before what must be joined");
-        pieces.give(6656, 512);
-        pieces.give(b, 512);
-        assert_eq!(pieces.take(4096), Some(4096), "one piece again");
-        pieces.give(4096, 4096);
-        assert_eq!((pieces.memory.used, pieces.memory.peak), (0, 4096));
-    }
-
-    #[test]
-    fn a_tight_range_hands_out_what_was_given_back_before_anything_new() {
-        let mut pieces = Pieces { tight: true, ..Pieces::default() };
-        pieces.insert(4096, 1 << 20);
-        let [a, b] = [1024, 512].map(|bytes| pieces.take(bytes).unwrap());
-        pieces.give(a, 1024);
-        assert_eq!(pieces.take(512), Some(a), "the smallest piece that fits");
-        pieces.give(a, 512);
-        pieces.give(b, 512);
-        assert_eq!((pieces.take(1536), pieces.end), (Some(a), 4096 + 1536));
-    }
-
-    #[test]
-    fn neighbouring_segments_stay_apart() {
-        let mut pieces = Pieces::default();
-        for at in [4096, 8192] {
-            pieces.segments.insert(at);
-            pieces.insert(at, 4096);
-        }
-        let (a, b) = (pieces.take(4096).unwrap(), pieces.take(4096).unwrap());
-        pieces.give(a, 4096);
-        pieces.give(b, 4096);
-        assert_eq!(pieces.take(8192), None);
-        assert_eq!(pieces.by_address.len(), 2);
-    }
-}
+mod tests;

@@ -1,20 +1,49 @@
 //! Shapes as the kernels take them.
 
-use super::driver::Arg;
-use crate::backend::Window;
+use super::param::structures;
 use crate::shape::elem_count;
 use crate::{Error, Result};
 
-/// Most axes an elementwise kernel walks over.
+/// The most axes that a kernel walks over.
 const RANK: usize = 8;
 
-/// Axes as the kernels take them: the rank, the sizes, and each list of strides in `RANK` places. Neighbouring axes that
-/// lie behind one another in every list are walked as one.
-pub(super) fn axes<const N: usize>(
+structures! {
+    /// The axes of a broadcast result, with the strides of both operands.
+    struct Broadcast {
+        rank: i32,
+        size: [i32; RANK],
+        a: [i32; RANK],
+        b: [i32; RANK],
+    }
+
+    /// The axes of a result, with the strides of the input.
+    struct Axes {
+        rank: i32,
+        size: [i32; RANK],
+        stride: [i32; RANK],
+    }
+}
+
+impl Broadcast {
+    pub(super) fn new(shape: &[usize], a: &[usize], b: &[usize]) -> Result<Self> {
+        let (rank, size, [a, b]) = joined("broadcasting", shape, [a, b])?;
+        Ok(Self { rank, size, a, b })
+    }
+}
+
+impl Axes {
+    pub(super) fn new(shape: &[usize], strides: &[usize]) -> Result<Self> {
+        let (rank, size, [stride]) = joined("permute", shape, [strides])?;
+        Ok(Self { rank, size, stride })
+    }
+}
+
+/// Rank, sizes and each list of strides. Neighbouring axes that follow one another in memory in every list become one.
+fn joined<const N: usize>(
     what: &'static str,
     shape: &[usize],
     strides: [&[usize]; N],
-) -> Result<Arg> {
+) -> Result<(i32, [i32; RANK], [[i32; RANK]; N])> {
     let mut joined: Vec<(usize, [usize; N])> = Vec::with_capacity(shape.len());
     for (axis, &size) in shape.iter().enumerate() {
         let steps = strides.map(|list| list[axis]);
@@ -32,18 +61,43 @@ pub(super) fn axes<const N: usize>(
             got: shape.to_vec(),
         });
     }
-    let mut words = [0; 1 + 3 * RANK];
-    words[0] = joined.len();
+    let (mut sizes, mut lists) = ([0; RANK], [[0; RANK]; N]);
     for (axis, (size, steps)) in joined.iter().enumerate() {
-        words[1 + axis] = *size;
-        for (list, step) in steps.iter().enumerate() {
-            words[1 + (1 + list) * RANK + axis] = *step;
+        sizes[axis] = *size as i32;
+        for (list, step) in lists.iter_mut().zip(steps) {
+            list[axis] = *step as i32;
         }
     }
-    Ok(Arg::words(words))
+    Ok((joined.len() as i32, sizes, lists))
 }
 
-pub(super) fn window_arg(window: &Window) -> Arg {
-    let Window { input, side, stride, padding, output } = *window;
-    Arg::words([input[0], input[1], side, stride, padding, output[0], output[1]])
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_that_follow_one_another_in_every_list_become_one() {
+        // [2, 3, 4] + [3, 4]: the last two axes are one for both, the first is repeated in the second.
+        let Broadcast { rank, size, a, b } =
+            Broadcast::new(&[2, 3, 4], &[12, 4, 1], &[0, 4, 1]).unwrap();
+        assert_eq!(
+            (rank, &size[..2], &a[..2], &b[..2]),
+            (2, &[2, 12][..], &[12, 1][..], &[0, 1][..])
+        );
+        // [2, 3] with its axes exchanged stays two axes.
+        let Axes { rank, size, stride } = Axes::new(&[3, 2], &[1, 3]).unwrap();
+        assert_eq!((rank, &size[..2], &stride[..2]), (2, &[3, 2][..], &[1, 3][..]));
+        assert_eq!(Axes::new(&[], &[]).unwrap().rank, 0);
+    }
+
+    #[test]
+    fn more_than_a_kernel_counts_is_refused() {
+        let odd: Vec<usize> = (0..9).map(|i| 2 * i + 1).collect();
+        assert!(Axes::new(&[2; 9], &odd).is_err());
+        assert!(Axes::new(&[1 << 17, 1 << 16], &[1, 1 << 17]).is_err());
+        assert!(
+            Axes::new(&[2; 9], &[256, 128, 64, 32, 16, 8, 4, 2, 1]).is_ok(),
+            "one axis in fact"
+        );
+    }
 }

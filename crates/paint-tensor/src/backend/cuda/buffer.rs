@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use super::arena::Block;
+use super::kernel::variants;
+use super::param::{Read, Write};
+use super::record;
 
 /// How an element is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,13 +21,12 @@ impl Kind {
             Self::Bf16 => 2,
         }
     }
+}
 
-    /// As kernels are named.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-        }
+variants! {
+    Kind {
+        F32 = "f32",
+        Bf16 = "bf16",
     }
 }
 
@@ -57,9 +59,20 @@ impl Buffer {
         self.address_of(0)
     }
 
-    /// The address of one element.
+    /// The address of one element. Whoever asks is about to use it: what this thread records keeps the block.
     pub(super) fn address_of(&self, element: usize) -> u64 {
+        record::keep(&self.block);
         self.block.address + ((self.start + element) * self.kind.bytes()) as u64
+    }
+
+    /// The elements, for a kernel that reads them.
+    pub(super) fn read(&self) -> Read {
+        Read(self.address())
+    }
+
+    /// The elements, for a kernel that writes them.
+    pub(super) fn write(&self) -> Write {
+        Write(self.address())
     }
 
     /// The whole block, and where this buffer begins in it.
@@ -68,7 +81,7 @@ impl Buffer {
         (Self { start: 0, len, ..self.clone() }, self.start)
     }
 
-    /// True if nothing else refers to these elements, so that they may be changed.
+    /// True if nothing else refers to these elements: they may be changed in place.
     pub(super) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.block) == 1 && self.block.half.get().is_none()
     }

@@ -1,8 +1,8 @@
 //! Kernels from source to machine code, at run time, kept on disk.
 //!
-//! The cache is a folder of cubins named by the hash of everything that decides their content, each with its own hash
-//! behind it: the driver is told no length, and would read past a file that was cut short. One that cannot be read or loaded is
-//! compiled again; one that cannot be written costs time and nothing else.
+//! The cache is a folder of cubins named by the hash of everything that decides their content. Each file ends with a
+//! hash of the machine code, because the driver takes no length and would read past the end of a truncated file. A file
+//! that cannot be read or loaded is compiled again; failing to write one costs time and nothing else.
 #![expect(unsafe_code, reason = "every call into NVRTC is a foreign function")]
 
 use std::ffi::CString;
@@ -20,15 +20,44 @@ const TYPES: &str = include_str!("kernels/types.cuh");
 /// The compute capability of Hopper.
 pub(super) const HOPPER: (i32, i32) = (9, 0);
 
+/// A constant that a kernel file is compiled with.
+pub(super) type Define = (&'static str, usize);
+
 /// One file of kernels and the constants it is compiled with.
 pub(super) struct Source {
     pub(super) name: &'static str,
     pub(super) text: &'static str,
-    pub(super) defines: Vec<(&'static str, usize)>,
+    pub(super) defines: Vec<Define>,
+}
+
+/// What machine code is compiled for, and by what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) capability: (i32, i32),
+    /// Major and minor version of NVRTC.
+    pub(super) compiler: (i32, i32),
+}
+
+impl Target {
+    /// A GPU of this capability and the compiler of this machine.
+    pub(super) fn here(capability: (i32, i32)) -> Self {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: both arguments are locals.
+        let _ = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+        Self { capability, compiler: (major, minor) }
+    }
+
+    fn architecture(self) -> String {
+        let (major, minor) = self.capability;
+        // Warpgroup products exist on Hopper alone, and only in code compiled for exactly that architecture.
+        let exact = if self.capability == HOPPER { "a" } else { "" };
+        format!("sm_{major}{minor}{exact}")
+    }
 }
 
 impl Source {
-    fn text(&self) -> String {
+    /// The whole text that is compiled.
+    pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.defines {
             let _ = writeln!(text, "#define {name} {value}");
@@ -36,13 +65,10 @@ impl Source {
         text + TYPES + self.text
     }
 
-    /// Machine code of this source for a GPU of this capability.
-    pub(super) fn file(&self, capability: (i32, i32), cache: Option<&Path>) -> Cubin<'_> {
-        let text = self.text();
-        // Warpgroup products exist on Hopper alone, and only for code that asks for exactly it.
-        let exact = if capability == HOPPER { "a" } else { "" };
-        let architecture = format!("sm_{}{}{exact}", capability.0, capability.1);
-        let path = cache.map(|folder| folder.join(file_name(self.name, &text, &architecture)));
+    /// The machine code of this source for a target, and its place in the cache.
+    pub(super) fn cubin(&self, target: Target, cache: Option<&Path>) -> Cubin<'_> {
+        let (text, architecture) = (self.text(), target.architecture());
+        let path = cache.map(|folder| folder.join(file_name(self.name, &text, target)));
         Cubin { source: self, text, architecture, path }
     }
 
@@ -85,21 +111,25 @@ pub(super) struct Cubin<'a> {
 }
 
 impl Cubin<'_> {
-    /// From the disk if it is there, else compiled and put there.
-    pub(super) fn image(&self) -> Result<Vec<u8>> {
-        match self.path.as_ref().and_then(|path| unsealed(std::fs::read(path).ok()?)) {
-            Some(image) => Ok(image),
-            None => self.fresh_image(),
-        }
+    /// Gives `load` the cached image; compiles a new one if there is none or `load` refuses it.
+    pub(super) fn load<T>(&self, load: impl Fn(&[u8]) -> Result<T>) -> Result<T> {
+        self.load_or(load, || self.source.compile(&self.text, &self.architecture))
     }
 
-    /// Compiled without looking at the disk, whose content is replaced.
-    pub(super) fn fresh_image(&self) -> Result<Vec<u8>> {
-        let image = self.source.compile(&self.text, &self.architecture)?;
-        if let Some(path) = &self.path {
-            keep(path, &image);
+    fn load_or<T>(
+        &self,
+        load: impl Fn(&[u8]) -> Result<T>,
+        compile: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<T> {
+        let cached = self.path.as_ref().and_then(|path| unsealed(std::fs::read(path).ok()?));
+        if let Some(loaded) = cached.and_then(|image| load(&image).ok()) {
+            return Ok(loaded);
         }
-        Ok(image)
+        let image = compile()?;
+        if let Some(path) = &self.path {
+            store(path, &image);
+        }
+        load(&image)
     }
 }
 
@@ -112,10 +142,8 @@ impl Drop for Program {
     }
 }
 
-fn file_name(name: &str, text: &str, architecture: &str) -> String {
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: both arguments are locals.
-    let _ = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+fn file_name(name: &str, text: &str, target: Target) -> String {
+    let (architecture, (major, minor)) = (target.architecture(), target.compiler);
     let hash = Sha256::digest(format!("{architecture} nvrtc {major}.{minor}\n{text}"));
     let hex = hash[..16].iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
@@ -124,19 +152,19 @@ fn file_name(name: &str, text: &str, architecture: &str) -> String {
     format!("{name}-{architecture}-{hex}.cubin")
 }
 
-/// An image with its hash behind it.
+/// An image followed by its hash.
 fn sealed(image: &[u8]) -> Vec<u8> {
     [image, &Sha256::digest(image)].concat()
 }
 
-/// The image of a file, if it is whole.
+/// The image of a file, if it is intact.
 fn unsealed(mut file: Vec<u8>) -> Option<Vec<u8>> {
     let length = file.len().checked_sub(Sha256::output_size())?;
     let seal = file.split_off(length);
     (*seal == *Sha256::digest(&file)).then_some(file)
 }
 
-fn keep(path: &Path, image: &[u8]) {
+fn store(path: &Path, image: &[u8]) {
     static WRITERS: AtomicU64 = AtomicU64::new(0);
     let Some(folder) = path.parent() else { return };
     let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
@@ -160,20 +188,4 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kept_image_comes_back_whole_or_not_at_all() {
-        let folder = std::env::temp_dir().join(format!("paint-kernels-{}", std::process::id()));
-        let (path, image) = (folder.join("deep/a.cubin"), b"\x7fELF and so on".to_vec());
-        keep(&path, &image);
-        let file = std::fs::read(&path).unwrap();
-        assert_eq!(std::fs::read_dir(folder.join("deep")).unwrap().count(), 1);
-        std::fs::remove_dir_all(folder).unwrap();
-        assert_eq!(unsealed(file.clone()), Some(image.clone()));
-        for damaged in [Vec::new(), image, file[..file.len() - 1].to_vec(), file[1..].to_vec()] {
-            assert_eq!(unsealed(damaged), None);
-        }
-    }
-}
+mod tests;

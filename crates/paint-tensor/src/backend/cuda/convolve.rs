@@ -1,44 +1,77 @@
-//! Convolutions as matrix products over unfolded pixels: `[O, K] x [K, B oh ow]`, one product a group.
+//! Convolutions as matrix products over unfolded pixels: `[O, K] x [K, B oh ow]`, one product per group.
 
 use super::Cuda;
 use super::buffer::Buffer;
-use super::driver::Arg;
+use super::param::structures;
 use crate::Result;
-use crate::backend::{Backend as _, Conv, Epilogue, Gemm, Matrix, Storage};
+use crate::backend::{self, Backend as _, Epilogue, Gemm, Matrix, Storage};
+
+structures! {
+    /// The geometry of a convolution, with the channels of one group.
+    struct Conv {
+        batch: i32,
+        channels: i32,
+        first: i32,
+        height: i32,
+        width: i32,
+        kh: i32,
+        kw: i32,
+        stride: i32,
+        padding: i32,
+        out_height: i32,
+        out_width: i32,
+        inputs: i32,
+    }
+}
+
+impl Conv {
+    fn new(conv: &backend::Conv, group: usize) -> Self {
+        let backend::Conv { batch, inputs, groups, stride, padding, .. } = *conv;
+        let channels = inputs / groups;
+        let first = (group * channels) as i32;
+        let [batch, channels, inputs] = [batch, channels, inputs].map(|count| count as i32);
+        let [stride, padding] = [stride, padding].map(|pixels| pixels as i32);
+        let [height, width] = conv.input.map(|side| side as i32);
+        let [kh, kw] = conv.kernel.map(|side| side as i32);
+        let [out_height, out_width] = conv.output.map(|side| side as i32);
+        Self {
+            batch,
+            channels,
+            first,
+            height,
+            width,
+            kh,
+            kw,
+            stride,
+            padding,
+            out_height,
+            out_width,
+            inputs,
+        }
+    }
+}
 
 impl Cuda {
-    fn conv_arg(conv: &Conv, group: usize) -> Arg {
-        let channels = conv.inputs / conv.groups;
-        Arg::words([
-            conv.batch,
-            channels,
-            group * channels,
-            conv.input[0],
-            conv.input[1],
-            conv.kernel[0],
-            conv.kernel[1],
-            conv.stride,
-            conv.padding,
-            conv.output[0],
-            conv.output[1],
-            conv.inputs,
-        ])
-    }
-
     /// `[K, B oh ow]` of one group.
-    fn columns(&self, conv: &Conv, group: usize, x: &Buffer) -> Result<Storage> {
+    fn columns(&self, conv: &backend::Conv, group: usize, x: &Buffer) -> Result<Storage> {
         let len = conv.depth() * conv.batch * conv.output_len();
-        self.map("columns", &[Self::conv_arg(conv, group)], &[x], len)
+        let kernel = &self.kernels.planes.columns;
+        self.map(kernel, len, |out, n| (Conv::new(conv, group), x.read(), out, n))
     }
 
     /// `[B, O, pixels]` with the channel first: `[O, B, pixels]`.
-    fn channel_first(&self, conv: &Conv, grad: &Buffer) -> Result<Buffer> {
+    fn channel_first(&self, conv: &backend::Conv, grad: &Buffer) -> Result<Buffer> {
         let shape = [conv.batch, conv.outputs, conv.output_len()];
         let turned = self.permute(&Storage::Cuda(grad.clone()), &shape, &[1, 0, 2])?;
         self.widened(&turned)
     }
 
-    pub(super) fn convolve(&self, conv: &Conv, x: &Buffer, weight: &Buffer) -> Result<Storage> {
+    pub(super) fn convolve(
+        &self,
+        conv: &backend::Conv,
+        x: &Buffer,
+        weight: &Buffer,
+    ) -> Result<Storage> {
         let (k, pixels) = (conv.depth(), conv.batch * conv.output_len());
         let outputs = conv.outputs / conv.groups;
         let mut parts = Vec::with_capacity(conv.groups);
@@ -65,7 +98,7 @@ impl Cuda {
 
     pub(super) fn convolve_backward_input(
         &self,
-        conv: &Conv,
+        conv: &backend::Conv,
         weight: &Buffer,
         grad: &Buffer,
     ) -> Result<Storage> {
@@ -88,16 +121,16 @@ impl Cuda {
                 full: false,
             })?;
             let columns = self.widened(&columns)?;
-            let [from, to] = [&columns, &dx].map(|x| Arg::Address(x.address()));
             let len = conv.batch * conv.inputs / conv.groups * plane;
-            self.each("columns_backward", len, &[Self::conv_arg(conv, group), from, to], len)?;
+            let params = (Conv::new(conv, group), columns.read(), dx.write(), len as i64);
+            self.each(&self.kernels.planes.columns_backward, len, len, params)?;
         }
         Ok(Storage::Cuda(dx))
     }
 
     pub(super) fn convolve_backward_weight(
         &self,
-        conv: &Conv,
+        conv: &backend::Conv,
         x: &Buffer,
         grad: &Buffer,
     ) -> Result<Storage> {

@@ -2,14 +2,31 @@
 
 use super::Cuda;
 use super::buffer::Buffer;
-use super::driver::{Arg, Grid};
+use super::compile::Define;
+use super::driver::Grid;
 use super::elements::THREADS;
+use super::param::Read;
 use crate::Result;
 use crate::backend::Storage;
-use crate::op::distort::{Distortion, Noise};
+use crate::op::distort::{BLUR_TAPS, ColorOp, Distortion, Noise};
 
-/// A look as the kernels read it: `struct Look` of `distort.cu`, four bytes a member.
-fn words(look: &Distortion) -> Vec<f32> {
+/// The numbers of the colour operations, under the names that the kernels use, and the size of the blur.
+pub(super) fn constants() -> Vec<Define> {
+    let number = |op: ColorOp| {
+        let name = match op {
+            ColorOp::Brightness => "COLOR_BRIGHTNESS",
+            ColorOp::Contrast => "COLOR_CONTRAST",
+            ColorOp::Saturation => "COLOR_SATURATION",
+            ColorOp::Hue => "COLOR_HUE",
+            ColorOp::Gamma => "COLOR_GAMMA",
+        };
+        (name, op as usize)
+    };
+    ColorOp::ALL.map(number).into_iter().chain([("TAPS", BLUR_TAPS)]).collect()
+}
+
+/// A look as the kernels read it: `struct Look` of `distort.cu`, four bytes per member.
+pub(super) fn words(look: &Distortion) -> Vec<f32> {
     let integer = |x: usize| f32::from_bits(x as u32);
     let ops = look.colors.iter().map(|&(op, _)| integer(op as usize));
     let factors = look.colors.iter().map(|&(_, factor)| factor);
@@ -39,21 +56,20 @@ impl Cuda {
         }
         let table = self.uploaded(&looks.iter().flat_map(words).collect::<Vec<_>>())?;
         let colored = self.take_f32(out.len())?;
-        let [looks_at, from, colored, to] =
-            [&table, images, &colored, &out].map(|x| Arg::Address(x.address()));
         let grid = Grid::new([count, looks.len(), 1], [THREADS as u32, 1]);
-        self.launch("distort_colors", grid, &[looks_at, from, colored, Arg::I32(pixels as i32)])?;
+        let params = (table.read(), images.read(), colored.write(), pixels as i32);
+        self.gpu.launch(&self.kernels.distort.distort_colors, grid, params)?;
         let (given, std) = match noise {
             Noise::Normal(std) => (None, std),
             Noise::Given(values) => (Some(self.uploaded(values)?), 0.0),
         };
-        let given = Arg::Address(given.as_ref().map_or(0, Buffer::address));
+        let given = given.as_ref().map_or(Read::NONE, Buffer::read);
         let blocks = (count * pixels).div_ceil(THREADS);
         let grid = Grid::new([blocks, looks.len(), 1], [THREADS as u32, 1]);
-        let sizes = [h, w].map(|side| Arg::I32(side as i32));
-        let n = Arg::I64((count * pixels * looks.len()) as i64);
-        let args = [looks_at, colored, given, Arg::F32(std), to, sizes[0], sizes[1], n];
-        self.launch("distort_places", grid, &args)?;
+        let [h, w] = [h, w].map(|side| side as i32);
+        let n = (count * pixels * looks.len()) as i64;
+        let params = (table.read(), colored.read(), given, std, out.write(), h, w, n);
+        self.gpu.launch(&self.kernels.distort.distort_places, grid, params)?;
         Ok(Storage::Cuda(out))
     }
 }

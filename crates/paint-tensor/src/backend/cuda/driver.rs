@@ -1,28 +1,33 @@
 //! One GPU: its context, its stream, and the launch of kernels.
 //!
-//! Everything runs on a single stream in the order it was asked for. Memory that a tensor gives back can therefore be
-//! handed out again at once: whoever gets it writes to it after all earlier readers.
+//! Everything runs on a single stream, in the order it was queued. Memory that a tensor gives back can therefore be
+//! handed out again at once: its new owner writes to it after all earlier readers.
 #![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::CString;
 use std::ptr;
 
 use cudarc::driver::{result, sys};
-use rustc_hash::FxHashMap;
 
+use super::arena::Supply;
+use super::kernel::{Kernel, Module};
+use super::param::Params;
 use super::record;
 use super::staging::Staging;
 use crate::{Error, Result};
 
-/// What the driver says of a GPU.
+/// Bytes of shared memory that any kernel may use without asking.
+const DEFAULT_SHARED: u32 = 48 << 10;
+
+/// What the driver reports about a GPU.
 #[derive(Debug, Clone)]
 pub(super) struct Properties {
     pub(super) name: String,
     pub(super) total_memory: usize,
     pub(super) capability: (i32, i32),
     pub(super) multiprocessors: u32,
-    /// The most shared memory that a block may ask for.
+    /// The most shared memory that a block may ask for, in bytes.
     pub(super) shared_memory: u32,
 }
 
@@ -48,7 +53,7 @@ pub(super) fn failed(what: &str) -> impl FnOnce(result::DriverError) -> Error {
     }
 }
 
-/// An error if one of the libraries that are loaded at run time is missing.
+/// Fails, in words, if one of the libraries that are loaded at run time is missing.
 pub(super) fn check_libraries() -> std::result::Result<(), String> {
     // SAFETY: the functions only try to open a library.
     let present = unsafe {
@@ -72,7 +77,7 @@ pub(super) fn check_libraries() -> std::result::Result<(), String> {
     ))
 }
 
-/// What each GPU of this machine is.
+/// The properties of each GPU of this machine.
 pub(super) fn devices() -> std::result::Result<Vec<Properties>, String> {
     check_libraries()?;
     let describe = |error: result::DriverError| format!("the NVIDIA driver answered {error:?}");
@@ -101,41 +106,6 @@ fn properties(ordinal: i32) -> std::result::Result<Properties, result::DriverErr
     })
 }
 
-/// One value handed to a kernel.
-#[derive(Clone, Copy)]
-pub(super) enum Arg {
-    Address(u64),
-    I32(i32),
-    I64(i64),
-    F32(f32),
-    /// A small structure of 4-byte members, passed by value.
-    Words([u32; 26]),
-    /// An address and a stride, passed as one structure.
-    Rows([u64; 2]),
-}
-
-impl Arg {
-    fn pointer(&self) -> *mut c_void {
-        match self {
-            Self::Address(x) => ptr::from_ref(x).cast_mut().cast(),
-            Self::I32(x) => ptr::from_ref(x).cast_mut().cast(),
-            Self::I64(x) => ptr::from_ref(x).cast_mut().cast(),
-            Self::F32(x) => ptr::from_ref(x).cast_mut().cast(),
-            Self::Words(x) => ptr::from_ref(x).cast_mut().cast(),
-            Self::Rows(x) => ptr::from_ref(x).cast_mut().cast(),
-        }
-    }
-
-    /// A structure of integers.
-    pub(super) fn words(values: impl IntoIterator<Item = usize>) -> Self {
-        let mut words = [0; 26];
-        for (word, value) in words.iter_mut().zip(values) {
-            *word = value as u32;
-        }
-        Self::Words(words)
-    }
-}
-
 /// How a kernel is spread over the GPU.
 #[derive(Clone, Copy)]
 pub(super) struct Grid {
@@ -147,21 +117,6 @@ pub(super) struct Grid {
 impl Grid {
     pub(super) fn new(blocks: [usize; 3], threads: [u32; 2]) -> Self {
         Self { blocks, threads, shared: 0 }
-    }
-}
-
-/// Kernels by name.
-#[derive(Default)]
-pub(super) struct Kernels(FxHashMap<String, sys::CUfunction>);
-
-// SAFETY: function handles belong to the context, not to a thread.
-unsafe impl Send for Kernels {}
-// SAFETY: as above.
-unsafe impl Sync for Kernels {}
-
-impl Kernels {
-    pub(super) fn extend(&mut self, other: Self) {
-        self.0.extend(other.0);
     }
 }
 
@@ -182,7 +137,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Where work goes: onto the stream, or into what this thread records.
+    /// Where work goes: the GPU's stream, or the recording of this thread.
     pub(super) fn stream(&self) -> sys::CUstream {
         record::stream(self).unwrap_or(self.stream)
     }
@@ -208,20 +163,19 @@ impl Gpu {
         unsafe { result::stream::synchronize(self.stream) }.map_err(failed("waiting for the GPU"))
     }
 
-    /// Loads a compiled module and finds its kernels.
-    pub(super) fn load(&self, image: &[u8], names: &[String], shared: u32) -> Result<Kernels> {
+    /// Loads a compiled module and finds its kernels, which may ask for up to `shared` bytes of shared memory.
+    pub(super) fn load<M: Module>(&self, image: &[u8], shared: u32) -> Result<M> {
         self.enter()?;
         // SAFETY: the image is a cubin that NVRTC wrote, kept alive during the call.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
             .map_err(failed("loading the compiled kernels"))?;
-        let mut kernels = FxHashMap::default();
-        for name in names {
-            let c_name = std::ffi::CString::new(name.as_str()).expect("kernel names have no zero");
+        let shared = shared.min(self.properties.shared_memory);
+        M::load(&|name| {
+            let c_name = CString::new(name).expect("kernel names have no zero byte");
             // SAFETY: the module was loaded above and is never unloaded.
             let function = unsafe { result::module::get_function(module, c_name) }
                 .map_err(failed(&format!("finding the kernel {name}")))?;
-            let shared = shared.min(self.properties.shared_memory);
-            if shared > 48 << 10 {
+            if shared > DEFAULT_SHARED {
                 let attribute =
                     sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 // SAFETY: as above.
@@ -230,43 +184,36 @@ impl Gpu {
                 }
                 .map_err(failed("asking for more shared memory"))?;
             }
-            kernels.insert(name.clone(), function);
-        }
-        Ok(Kernels(kernels))
+            Ok(function)
+        })
     }
 
     /// Queues a kernel.
-    pub(super) fn launch(
+    pub(super) fn launch<P: Params>(
         &self,
-        kernels: &Kernels,
-        name: &str,
+        kernel: &Kernel<P>,
         grid: Grid,
-        args: &[Arg],
+        params: P,
     ) -> Result<()> {
         self.enter()?;
-        let function = kernels.0.get(name).copied().ok_or_else(|| Error::Gpu {
-            what: format!("launching {name}"),
-            why: "there is no such kernel".to_owned(),
-        })?;
-        let mut pointers: Vec<*mut c_void> = args.iter().map(Arg::pointer).collect();
         let [x, y, z] = grid.blocks.map(|blocks| blocks as u32);
         let [wide, high] = grid.threads;
-        // SAFETY: the arguments match the kernel's parameters (every kernel is exercised by the conformance tests), and
-        // the memory they name lives in buffers that are returned to the arena in stream order.
-        unsafe {
+        // SAFETY: the parameters are those in the kernel's text (`signature.rs` compares them), and the memory they
+        // name lives in buffers that return to the arena in stream order.
+        let launched = params.with_addresses(|addresses| unsafe {
             result::launch_kernel(
-                function,
+                kernel.function,
                 (x, y, z),
                 (wide, high, 1),
                 grid.shared,
                 self.stream(),
-                &mut pointers,
+                addresses,
             )
-        }
-        .map_err(|error| failed(&format!("launching {name}"))(error))
+        });
+        launched.map_err(|error| failed(&format!("launching {}", kernel.name))(error))
     }
 
-    /// Queues a copy to the GPU. `data` has been read when this returns.
+    /// Queues a copy to the GPU; `data` is free again when this returns.
     pub(super) fn copy_in(&self, address: u64, data: &[f32]) -> Result<()> {
         self.enter()?;
         record::refuse(self, "copying to the GPU")?;
@@ -282,9 +229,10 @@ impl Gpu {
             .map_err(failed("copying from the GPU"))?;
         self.synchronize()
     }
+}
 
-    /// New memory, or `None` where the GPU has no more.
-    pub(super) fn allocate(&self, bytes: usize) -> Result<Option<u64>> {
+impl Supply for Gpu {
+    fn allocate(&self, bytes: usize) -> Result<Option<u64>> {
         self.enter()?;
         // SAFETY: the memory is uninitialised; every kernel writes its whole output.
         match unsafe { result::malloc_sync(bytes) } {
@@ -292,5 +240,9 @@ impl Gpu {
             Err(result::DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
             Err(error) => Err(failed("allocating memory")(error)),
         }
+    }
+
+    fn total(&self) -> usize {
+        self.properties.total_memory
     }
 }

@@ -1,20 +1,70 @@
 //! Buffers of elements: taking them, converting between kinds, and the launches that most operations share.
 
 use super::buffer::{Buffer, Kind};
-use super::driver::{Arg, Grid};
+use super::compile::Define;
+use super::driver::Grid;
+use super::kernel::Kernel;
+use super::param::{Params, Write};
 use super::{Cuda, on_gpu, record};
-use crate::backend::{Storage, Unary};
+use crate::backend::{Binary, Storage, Unary};
 use crate::{Error, Result};
 
 /// Threads of a block of the elementwise kernels.
 pub(super) const THREADS: usize = 256;
-/// Columns and rows of threads of the kernels that sum columns, as in `layout.cu`.
+/// Columns and rows of threads of the kernels that sum columns.
 pub(super) const COLUMNS: usize = 32;
-pub(super) const LANES: u32 = 16;
+pub(super) const LANES: usize = 16;
 /// Rows that one block of such a kernel sums.
 pub(super) const CHUNK: usize = 256;
-/// Elements of a row from which more than one block sums it.
+/// Rows with more elements than this are summed by more than one block.
 const LONG: usize = 1 << 14;
+
+/// The constants of the kernels that sum columns.
+pub(super) fn column_threads() -> Vec<Define> {
+    vec![("COLUMNS", COLUMNS), ("LANES", LANES)]
+}
+
+const EXP: Define = ("UNARY_EXP", 0);
+const LOG: Define = ("UNARY_LOG", 1);
+const SQRT: Define = ("UNARY_SQRT", 2);
+const RELU: Define = ("UNARY_RELU", 3);
+const STEP: Define = ("UNARY_STEP", 4);
+const GELU: Define = ("UNARY_GELU", 5);
+const GELU_SLOPE: Define = ("UNARY_GELU_SLOPE", 6);
+const SCALE: Define = ("UNARY_SCALE", 7);
+const ADD_SCALAR: Define = ("UNARY_ADD_SCALAR", 8);
+
+/// The number of a function of one argument, and the constant it takes.
+fn unary_code(op: Unary) -> (Define, f32) {
+    match op {
+        Unary::Exp => (EXP, 0.0),
+        Unary::Log => (LOG, 0.0),
+        Unary::Sqrt => (SQRT, 0.0),
+        Unary::Relu => (RELU, 0.0),
+        Unary::Step => (STEP, 0.0),
+        Unary::Gelu => (GELU, 0.0),
+        Unary::GeluSlope => (GELU_SLOPE, 0.0),
+        Unary::Scale(factor) => (SCALE, factor),
+        Unary::AddScalar(term) => (ADD_SCALAR, term),
+    }
+}
+
+/// The number of a function of two arguments.
+pub(super) fn binary_code(op: Binary) -> Define {
+    match op {
+        Binary::Add => ("BINARY_ADD", 0),
+        Binary::Sub => ("BINARY_SUB", 1),
+        Binary::Mul => ("BINARY_MUL", 2),
+        Binary::Div => ("BINARY_DIV", 3),
+    }
+}
+
+/// The numbers by which the kernels tell functions apart, under the names that they use.
+pub(super) fn function_codes() -> Vec<Define> {
+    let unary = [EXP, LOG, SQRT, RELU, STEP, GELU, GELU_SLOPE, SCALE, ADD_SCALAR];
+    let binary = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div].map(binary_code);
+    unary.into_iter().chain(binary).collect()
+}
 
 impl Cuda {
     pub(super) fn take(&self, len: usize, kind: Kind) -> Result<Buffer> {
@@ -32,7 +82,7 @@ impl Cuda {
         self.cast(on_gpu(x), Kind::F32)
     }
 
-    /// The elements as `kind`; the bf16 form of an `f32` block is made once.
+    /// The elements as `kind`; the bf16 form of an `f32` block is made once and kept with it.
     pub(super) fn cast(&self, x: &Buffer, kind: Kind) -> Result<Buffer> {
         match (x.kind, kind) {
             (Kind::F32, Kind::Bf16) => {
@@ -54,7 +104,7 @@ impl Cuda {
         }
     }
 
-    /// The same elements at an address that packs of 4 can be read from: parts may begin anywhere.
+    /// The same elements at a multiple of 16 bytes, which vector loads need: a part may begin anywhere.
     pub(super) fn aligned(&self, x: &Buffer) -> Result<Buffer> {
         if x.address().is_multiple_of(16) {
             return Ok(x.clone());
@@ -71,61 +121,47 @@ impl Cuda {
 
     pub(super) fn converted(&self, x: &Buffer, kind: Kind) -> Result<Buffer> {
         let (x, out) = (&self.aligned(x)?, self.take(x.len(), kind)?);
-        let name = format!("cast_{}_{}", x.kind.name(), kind.name());
-        let args = [Arg::Address(x.address()), Arg::Address(out.address())];
-        self.each(&name, x.len().div_ceil(4), &args, x.len())?;
+        let (kernel, n) = (self.kernels.elementwise.cast_to.of(kind), x.len());
+        self.each(kernel, n.div_ceil(4), n, (x.read(), out.write(), n as i64))?;
         Ok(out)
     }
 
-    /// Queues a kernel over `work` threads' worth of elements; its last parameter is `n`.
-    pub(super) fn each(&self, name: &str, work: usize, args: &[Arg], n: usize) -> Result<()> {
+    /// Queues a kernel over `n` elements, with about as many threads as `threads`.
+    pub(super) fn each<P: Params>(
+        &self,
+        kernel: &Kernel<P>,
+        threads: usize,
+        n: usize,
+        params: P,
+    ) -> Result<()> {
         if n == 0 {
             return Ok(());
         }
         if n > u32::MAX as usize {
-            let why = format!("{n} elements, the kernels count to 2^32");
-            return Err(Error::Gpu { what: name.to_owned(), why });
+            let why = format!("{n} elements, but the kernels count to 2^32");
+            return Err(Error::Gpu { what: kernel.name.clone(), why });
         }
         let most = self.gpu.properties.multiprocessors as usize * 16;
-        let blocks = work.div_ceil(THREADS).clamp(1, most);
-        let args = [args, &[Arg::I64(n as i64)]].concat();
-        let grid = Grid::new([blocks, 1, 1], [THREADS as u32, 1]);
-        self.gpu.launch(&self.kernels, name, grid, &args)
+        let blocks = threads.div_ceil(THREADS).clamp(1, most);
+        self.gpu.launch(kernel, Grid::new([blocks, 1, 1], [THREADS as u32, 1]), params)
     }
 
-    pub(super) fn launch(&self, name: &str, grid: Grid, args: &[Arg]) -> Result<()> {
-        self.gpu.launch(&self.kernels, name, grid, args)
-    }
-
-    /// Queues a kernel from buffers to one new buffer of `f32`, all elements alike.
-    pub(super) fn map(
+    /// Queues a kernel that writes `len` elements to a new buffer of `f32`; `params` gets its address and length.
+    pub(super) fn map<P: Params>(
         &self,
-        name: &str,
-        before: &[Arg],
-        inputs: &[&Buffer],
+        kernel: &Kernel<P>,
         len: usize,
+        params: impl FnOnce(Write, i64) -> P,
     ) -> Result<Storage> {
         let out = self.take_f32(len)?;
-        let buffers = inputs.iter().copied().chain([&out]);
-        let args: Vec<Arg> =
-            before.iter().copied().chain(buffers.map(|x| Arg::Address(x.address()))).collect();
-        self.each(name, len, &args, len)?;
+        self.each(kernel, len, len, params(out.write(), len as i64))?;
         Ok(Storage::Cuda(out))
     }
 
     pub(super) fn elementwise(&self, op: Unary, x: &Buffer) -> Result<Storage> {
-        let (code, argument) = match op {
-            Unary::Exp => (0, 0.0),
-            Unary::Log => (1, 0.0),
-            Unary::Sqrt => (2, 0.0),
-            Unary::Relu => (3, 0.0),
-            Unary::Step => (4, 0.0),
-            Unary::Gelu => (5, 0.0),
-            Unary::GeluSlope => (6, 0.0),
-            Unary::Scale(by) => (7, by),
-            Unary::AddScalar(term) => (8, term),
-        };
-        self.map("unary_f32", &[Arg::I32(code), Arg::F32(argument)], &[x], x.len())
+        let ((_, code), argument) = unary_code(op);
+        let kernel = &self.kernels.elementwise.unary;
+        self.map(kernel, x.len(), |out, n| (code as i32, argument, x.read(), out, n))
     }
 
     /// Indices as the bits of `f32`.
@@ -142,7 +178,7 @@ impl Cuda {
         Ok(out)
     }
 
-    /// Sums over the middle of `[outer, mid, inner]`: in one pass, or by chunks of rows and then over the chunks.
+    /// Sums over the middle of `[outer, mid, inner]`: in one pass, or over chunks of rows and then over the chunks.
     pub(super) fn sums(&self, x: &Buffer, [outer, mid, inner]: [usize; 3]) -> Result<Buffer> {
         if inner == 1 && mid > LONG && mid.is_multiple_of(CHUNK) {
             let parts = self.sums(x, [outer * CHUNK, mid / CHUNK, 1])?;
@@ -151,47 +187,59 @@ impl Cuda {
         if inner == 1 {
             let out = self.take_f32(outer)?;
             if outer > 0 {
-                let name = format!("sum_rows_{}", x.kind.name());
-                let args =
-                    [Arg::Address(x.address()), Arg::Address(out.address()), Arg::I64(mid as i64)];
-                self.launch(&name, Grid::new([outer, 1, 1], [THREADS as u32, 1]), &args)?;
+                let kernel = self.kernels.layout.sum_rows.of(x.kind);
+                let grid = Grid::new([outer, 1, 1], [THREADS as u32, 1]);
+                self.gpu.launch(kernel, grid, (x.read(), out.write(), mid as i64))?;
             }
             return Ok(out);
         }
         let chunks = mid.div_ceil(CHUNK).max(1);
         let out = self.take_f32(outer * chunks * inner)?;
         if out.len() > 0 {
-            let name = format!("sum_columns_{}", x.kind.name());
-            let grid = Grid::new([inner.div_ceil(COLUMNS), chunks, outer], [COLUMNS as u32, LANES]);
-            let args = [
-                Arg::Address(x.address()),
-                Arg::Address(out.address()),
-                Arg::I32(mid as i32),
-                Arg::I32(inner as i32),
-                Arg::I32(CHUNK as i32),
-            ];
-            self.launch(&name, grid, &args)?;
+            let kernel = self.kernels.layout.sum_columns.of(x.kind);
+            let [mid, wide, chunk] = [mid, inner, CHUNK].map(|size| size as i32);
+            let params = (x.read(), out.write(), mid, wide, chunk);
+            self.gpu.launch(kernel, column_grid(inner, chunks, outer), params)?;
         }
         if chunks == 1 { Ok(out) } else { self.sums(&out, [outer, chunks, inner]) }
     }
 
-    /// Copies `rows` rows of `width` elements from `x` to `out`: each is `(buffer, first element, elements a row)`.
+    /// Copies `rows` rows of `width` elements. Both sides are `(buffer, first element, elements per row)`.
     pub(super) fn copy_rows(
         &self,
         (x, from, from_row): (&Buffer, usize, usize),
         (out, to, to_row): (&Buffer, usize, usize),
         [rows, width]: [usize; 2],
     ) -> Result<()> {
-        let name = format!("copy_rows_{}_{}", x.kind.name(), out.kind.name());
-        let args = [
-            Arg::Address(x.address()),
-            Arg::I64(from as i64),
-            Arg::I64(from_row as i64),
-            Arg::Address(out.address()),
-            Arg::I64(to as i64),
-            Arg::I64(to_row as i64),
-            Arg::I64(width as i64),
-        ];
-        self.each(&name, rows * width, &args, rows * width)
+        let kernel = self.kernels.layout.copy_rows.of((x.kind, out.kind));
+        let [from, from_row, to, to_row] = [from, from_row, to, to_row].map(|at| at as i64);
+        let n = rows * width;
+        let params = (x.read(), from, from_row, out.write(), to, to_row, width as i64, n as i64);
+        self.each(kernel, n, n, params)
+    }
+}
+
+/// A grid for the kernels that sum columns: blocks of columns, by chunks of rows, by tables.
+pub(super) fn column_grid(columns: usize, chunks: usize, tables: usize) -> Grid {
+    Grid::new([columns.div_ceil(COLUMNS), chunks, tables], [COLUMNS as u32, LANES as u32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_has_a_number_of_its_own_that_its_kernel_knows() {
+        let text = include_str!("kernels/elementwise.cu");
+        let codes = function_codes();
+        for kind in ["UNARY_", "BINARY_"] {
+            let of_kind: Vec<&Define> =
+                codes.iter().filter(|(name, _)| name.starts_with(kind)).collect();
+            assert!(of_kind.iter().map(|(_, code)| *code).eq(0..of_kind.len()), "{of_kind:?}");
+            assert_eq!(text.matches(&format!("case {kind}")).count(), of_kind.len());
+        }
+        for (name, _) in codes {
+            assert!(text.contains(&format!("case {name}:")), "{name} is missing");
+        }
     }
 }

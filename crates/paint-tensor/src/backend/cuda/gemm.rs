@@ -1,13 +1,13 @@
 //! Matrix products with their epilogues, and elementwise pairs.
 
 use super::buffer::{Buffer, Kind};
-use super::driver::Arg;
+use super::elements::binary_code;
 use super::matmul::{Activation, Addresses, Layout, Place, Problem};
 use super::{Cuda, on_gpu, record};
 use crate::backend::{Binary, Epilogue, Gemm, Matrix, Precision, Storage};
 use crate::{Error, Result};
 
-/// How a matrix lies in memory: with unit steps along its rows, or (transposed) along its columns.
+/// How a matrix lies in memory: with unit stride along its rows, or (transposed) along its columns.
 fn layout(matrix: &Matrix) -> Result<Layout> {
     let Matrix { batch, row, col, .. } = *matrix;
     match (row, col) {
@@ -21,7 +21,7 @@ fn layout(matrix: &Matrix) -> Result<Layout> {
 }
 
 impl Cuda {
-    /// The result is stored as `A` is, or in full for a parameter's gradient; both operands take part as `A` is stored.
+    /// Both operands are read as `A` is stored. So is the result, except that a parameter's gradient is stored in full.
     pub(super) fn product(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
         let Gemm { batches, m, n, k, .. } = *gemm;
         let a = on_gpu(gemm.a.storage);
@@ -34,7 +34,7 @@ impl Cuda {
         };
         let output = if gemm.full { Kind::F32 } else { a.kind };
         let out = self.take(batches * m * n, output)?;
-        // What a GELU was taken of: written by its product, read by its gradient.
+        // The argument of a GELU: written by its product, read by its gradient.
         let argument = match gemm.epilogue {
             Epilogue::Gelu { slope: true, .. } => Some(self.take(out.len(), output)?),
             Epilogue::GeluGradient(saved) => {
@@ -94,15 +94,16 @@ impl Cuda {
         }
         let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
         self.products.queue(&problem, at, place)?;
-        let pass = |name: &str, buffers: &[&Buffer]| {
-            let args: Vec<Arg> = buffers.iter().map(|x| Arg::Address(x.address())).collect();
-            let name = format!("{name}_{}", output.name());
-            self.each(&name, out.len().div_ceil(4), &args, out.len())
-        };
+        let (elementwise, len) = (&self.kernels.elementwise, out.len());
+        let (threads, n) = (len.div_ceil(4), len as i64);
         match (gemm.epilogue, &argument) {
-            (Epilogue::Gelu { .. }, _) if !fused => pass("gelu", &[product, &out])?,
+            (Epilogue::Gelu { .. }, _) if !fused => {
+                let params = (product.read(), out.write(), n);
+                self.each(elementwise.gelu.of(output), threads, len, params)?;
+            }
             (Epilogue::GeluGradient(_), Some(argument)) if !fused => {
-                pass("gelu_backward", &[&out, argument, &out])?;
+                let params = (out.read(), argument.read(), out.write(), n);
+                self.each(elementwise.gelu_backward.of(output), threads, len, params)?;
             }
             _ => (),
         }
@@ -111,19 +112,18 @@ impl Cuda {
 
     /// `out = a op b`; `out` may be `a`, and begins at a multiple of 16 bytes.
     pub(super) fn zip(&self, op: Binary, a: &Buffer, b: &Buffer, out: &Buffer) -> Result<()> {
-        let (a, b) = (&self.aligned(a)?, &self.aligned(b)?);
-        let name = format!("binary_{}_{}", a.kind.name(), b.kind.name());
-        let [x, y, z] = [a, b, out].map(|x| Arg::Address(x.address()));
-        self.each(&name, a.len().div_ceil(4), &[Arg::I32(op as i32), x, y, z], a.len())
+        let (a, b, n) = (&self.aligned(a)?, &self.aligned(b)?, a.len());
+        let kernel = self.kernels.elementwise.binary.of((a.kind, b.kind));
+        let params = (binary_code(op).1 as i32, a.read(), b.read(), out.write(), n as i64);
+        self.each(kernel, n.div_ceil(4), n, params)
     }
 
     /// `a + w (b - a)`, stored as `a` is.
     pub(super) fn lerped(&self, a: &Buffer, b: &Buffer, w: f32) -> Result<Storage> {
         let (a, b) = (&self.aligned(a)?, &self.aligned(&self.cast(b, a.kind)?)?);
-        let out = self.take(a.len(), a.kind)?;
-        let [x, y, z] = [a, b, &out].map(|x| Arg::Address(x.address()));
-        let name = format!("lerp_{}", a.kind.name());
-        self.each(&name, a.len().div_ceil(4), &[Arg::F32(w), x, y, z], a.len())?;
+        let (out, n) = (self.take(a.len(), a.kind)?, a.len());
+        let params = (w, a.read(), b.read(), out.write(), n as i64);
+        self.each(self.kernels.elementwise.lerp.of(a.kind), n.div_ceil(4), n, params)?;
         Ok(Storage::Cuda(out))
     }
 }

@@ -1,8 +1,8 @@
 //! Matrix products by cuBLASLt.
 //!
-//! The library thinks in columns: our row-major `C = A B` is its `Cᵀ = Bᵀ Aᵀ`, with no data moved. How a product is
-//! done is looked up once for each shape and layout and kept; of large products the library's best guesses are timed, and
-//! a later guess must win clearly, so that two runs choose alike.
+//! The library thinks in columns: our row-major `C = A B` is its `Cᵀ = Bᵀ Aᵀ`, with no data moved. The library proposes
+//! algorithms for a shape and layout, best first. A small product takes the first one that runs; for a large one they
+//! are timed on the operands themselves. Either way the choice is made once and kept.
 #![expect(unsafe_code, reason = "every call into cuBLASLt is a foreign function")]
 
 use std::collections::hash_map::Entry;
@@ -16,17 +16,17 @@ use rustc_hash::FxHashMap;
 
 use super::buffer::Kind;
 use super::lt::{arrange, describe, elapsed, prefer};
+use super::trial;
 use crate::{Error, Result};
 
 /// Bytes of scratch memory for the library: what NVIDIA advises for Hopper.
 pub(super) const WORKSPACE: usize = 32 << 20;
 
-/// Guesses of the library that are timed for a large product.
-const GUESSES: usize = 16;
-/// Operations from which a product takes so long that its way is worth timing and its call does not matter.
+/// The most algorithms that the library is asked for.
+const CANDIDATES: usize = 16;
+/// A product with more operations than this takes so long that algorithms are worth timing, and that the cost of its
+/// call does not matter.
 pub(super) const LARGE: f64 = 4e9;
-/// A later guess must take less than this part of the time of an earlier one.
-const CLEARLY: f32 = 0.97;
 
 /// One operand: memory whose rows are `pitch` apart, read as it lies or transposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,8 +37,8 @@ pub(super) struct Layout {
     pub(super) batch: usize,
 }
 
-/// What cuBLASLt itself does to a product. Its GELU is the one with the hyperbolic tangent, which is within bf16's own
-/// rounding of the exact one.
+/// What cuBLASLt itself does to a product. Its GELU is the tanh approximation, which is within bf16's own rounding of
+/// the exact one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Activation {
     None,
@@ -49,7 +49,7 @@ pub(super) enum Activation {
     GeluGradient,
 }
 
-/// Everything that decides how a product is done.
+/// Everything that decides which algorithms fit a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Problem {
     pub(super) m: usize,
@@ -96,11 +96,26 @@ impl Addresses {
     }
 }
 
+type Outcome<T> = std::result::Result<T, result::CublasError>;
+
+/// How a product is done.
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
-    /// The best guess first, until they are timed and one is left.
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+/// A product as the library describes it, and its algorithms, best first.
+struct Proposal {
+    description: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
+}
+
+impl Proposal {
+    fn plan(&self, algorithm: sys::cublasLtMatmulAlgo_t) -> Plan {
+        Plan { description: self.description, layouts: self.layouts, algorithm }
+    }
 }
 
 /// Where a product's scratch memory is, and the stream it runs on.
@@ -144,12 +159,12 @@ impl Products {
         Ok(Self { handle, plans: Mutex::default() })
     }
 
-    /// Whether it is settled how a product is done.
+    /// Whether the algorithm of a product is chosen already.
     pub(super) fn knows(&self, problem: &Problem) -> bool {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).contains_key(problem)
     }
 
-    /// Does something while no product is being queued. One product may be several kernels that meet in the workspace, so
+    /// Calls `work` while no product is being queued. One product may be several kernels that share the workspace, so
     /// nothing else that uses it may come between them.
     pub(super) fn undisturbed<T>(&self, work: impl FnOnce() -> T) -> T {
         let _plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,47 +177,35 @@ impl Products {
         let plan = match plans.entry(*problem) {
             Entry::Occupied(plan) => plan.into_mut(),
             Entry::Vacant(free) => {
-                let mut plan = self.plan(problem).map_err(failed(problem))?;
-                if plan.algorithms.len() > 1 {
-                    let fastest = self.fastest(&plan, at, place).map_err(failed(problem))?;
-                    plan.algorithms = vec![fastest];
-                }
-                free.insert(plan)
+                free.insert(self.choose(problem, at, place).map_err(failed(problem))?)
             }
         };
-        self.run(plan, &plan.algorithms[0], at, place).map_err(failed(problem))
+        self.run(plan, at, place).map_err(failed(problem))
     }
 
-    /// The algorithm that takes the least time on these very operands.
-    fn fastest(
-        &self,
-        plan: &Plan,
-        at: Addresses,
-        place: Place,
-    ) -> std::result::Result<sys::cublasLtMatmulAlgo_t, result::CublasError> {
-        let mut best = (f32::INFINITY, plan.algorithms[0]);
-        for algorithm in &plan.algorithms {
-            self.run(plan, algorithm, at, place)?;
-            // The least of three: an upload may fall between.
-            let mut time = f32::INFINITY;
-            for _ in 0..3 {
-                let run = || self.run(plan, algorithm, at, place);
-                time = time.min(elapsed(place.stream, run)?);
+    /// The plan of a product that was not done before; it has run at least once.
+    fn choose(&self, problem: &Problem, at: Addresses, place: Place) -> Outcome<Plan> {
+        let run = |plan: &Plan| self.run(plan, at, place);
+        if !problem.is_large() {
+            let best = self.propose(problem, 1)?;
+            let first = trial::first_that_runs(best.algorithms.iter().map(|a| best.plan(*a)), run);
+            if first.is_ok() {
+                return first;
             }
-            if time < best.0 * CLEARLY {
-                best = (time, *algorithm);
-            }
+            let all = self.propose(problem, CANDIDATES)?;
+            return trial::first_that_runs(all.algorithms.iter().map(|a| all.plan(*a)), run);
         }
-        Ok(best.1)
+        let all = self.propose(problem, CANDIDATES)?;
+        trial::fastest(all.algorithms.iter().map(|a| all.plan(*a)), |plan| {
+            run(plan)?;
+            // The least of three: an upload may fall into one of them.
+            let times = [(); 3].map(|()| elapsed(place.stream, || run(plan)));
+            let [a, b, c] = times;
+            Ok(a?.min(b?).min(c?))
+        })
     }
 
-    fn run(
-        &self,
-        plan: &Plan,
-        algorithm: &sys::cublasLtMatmulAlgo_t,
-        at: Addresses,
-        place: Place,
-    ) -> std::result::Result<(), result::CublasError> {
+    fn run(&self, plan: &Plan, at: Addresses, place: Place) -> Outcome<()> {
         if let Some(bias) = at.bias {
             let attribute = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
             describe(plan.description, attribute, &bias)?;
@@ -231,7 +234,7 @@ impl Products {
                 c,
                 at.out as *mut c_void,
                 c,
-                algorithm,
+                &raw const plan.algorithm,
                 place.workspace as *mut c_void,
                 WORKSPACE,
                 place.stream.cast(),
@@ -239,7 +242,8 @@ impl Products {
         }
     }
 
-    fn plan(&self, problem: &Problem) -> std::result::Result<Plan, result::CublasError> {
+    /// The descriptors of a product and at most `wanted` algorithms for it.
+    fn propose(&self, problem: &Problem, wanted: usize) -> Outcome<Proposal> {
         use sys::cublasLtMatmulDescAttributes_t as Describe;
         use sys::cublasLtMatmulPreferenceAttributes_t as Prefer;
         let Problem { m, n, k, batches, .. } = *problem;
@@ -301,12 +305,11 @@ impl Products {
         ] {
             prefer(preference, alignment, &problem.alignment)?;
         }
-        let wanted = if problem.is_large() { GUESSES } else { 1 };
         // SAFETY: the structure holds plain numbers, for which zero is a value.
-        let mut guesses: [sys::cublasLtMatmulHeuristicResult_t; GUESSES] =
+        let mut proposed: [sys::cublasLtMatmulHeuristicResult_t; CANDIDATES] =
             unsafe { std::mem::zeroed() };
         let mut count = 0;
-        // SAFETY: all descriptors were made above; the array has room for `wanted` guesses.
+        // SAFETY: all descriptors were made above; the array has room for `wanted` rows.
         let found = unsafe {
             sys::cublasLtMatmulAlgoGetHeuristic(
                 self.handle,
@@ -317,20 +320,19 @@ impl Products {
                 c,
                 preference,
                 wanted as i32,
-                guesses.as_mut_ptr(),
+                proposed.as_mut_ptr(),
                 &raw mut count,
             )
         };
         // SAFETY: made above, not used again.
         unsafe { result::destroy_matmul_pref(preference) }?;
         found.result()?;
-        let usable =
-            guesses.iter().take(count as usize).filter(|guess| guess.state.result().is_ok());
-        let algorithms: Vec<_> = usable.map(|guess| guess.algo).collect();
+        let usable = proposed.iter().take(count as usize).filter(|row| row.state.result().is_ok());
+        let algorithms: Vec<_> = usable.map(|row| row.algo).collect();
         if algorithms.is_empty() {
             return Err(result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
         }
-        Ok(Plan { description, layouts: [a, b, c], algorithms })
+        Ok(Proposal { description, layouts: [a, b, c], algorithms })
     }
 }
 

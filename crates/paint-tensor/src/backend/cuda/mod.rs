@@ -1,8 +1,8 @@
 //! NVIDIA GPUs: our kernels, compiled at run time, and cuBLASLt for matrix products.
 //!
-//! Elements are `f32`, except behind [`Backend::compact`] in bf16 precision: from there on an operation's result is
-//! stored as its first input is, while sums, statistics, losses and everything that belongs to a parameter stay `f32`.
-//! Operations that are never on that path read a widened copy.
+//! Elements are `f32`, except after [`Backend::compact`] in bf16 precision: from there on an operation's result is
+//! stored as its first input is, while sums, statistics, losses and everything that belongs to a parameter stay
+//! `f32`. Operations that are never on that path read a widened copy.
 
 mod arena;
 mod attention;
@@ -14,25 +14,32 @@ mod distort;
 mod driver;
 mod elements;
 mod gemm;
+mod kernel;
 mod lt;
 mod matmul;
+mod modules;
 mod open;
+mod param;
 mod peak;
-mod pick;
+mod places;
 mod pool;
 mod record;
 mod rows;
+#[cfg(test)]
+mod signature;
 mod staging;
 mod training;
+mod trial;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
 use self::arena::{Arena, Block};
-use self::axes::axes;
-use self::driver::{Arg, Gpu, Kernels};
+use self::axes::{Axes, Broadcast};
+use self::driver::Gpu;
+use self::elements::binary_code;
 use self::matmul::Products;
+use self::modules::Kernels;
 use super::{
     Attention, AttentionGrad, Backend, BackendEntry, Binary, Compute, Conv, Gemm, Memory,
     Precision, Recording, Storage, Unary, Window,
@@ -60,7 +67,7 @@ struct Cuda {
     products: Products,
     workspace: Buffer,
     cache: Option<PathBuf>,
-    attention: Mutex<HashMap<attention::Variant, Arc<Kernels>>>,
+    attention: Mutex<attention::Compiled>,
     /// The memory that recordings share, while there are any.
     shared: Mutex<Weak<Block>>,
 }
@@ -100,9 +107,7 @@ impl Backend for Cuda {
     }
 
     fn fill(&self, len: usize, value: f32) -> Result<Storage> {
-        let out = self.take_f32(len)?;
-        self.each("fill_f32", len, &[Arg::Address(out.address()), Arg::F32(value)], len)?;
-        Ok(Storage::Cuda(out))
+        self.map(&self.kernels.elementwise.fill, len, |out, n| (out, value, n))
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -124,6 +129,11 @@ impl Backend for Cuda {
     fn replay(&self, recording: &Recording, inputs: &[&Storage]) -> Result<Option<Vec<Storage>>> {
         let Recording::Cuda(recorded) = recording;
         self.replayed(recorded, inputs)
+    }
+
+    fn is_stale(&self, recording: &Recording) -> bool {
+        let Recording::Cuda(recorded) = recording;
+        recorded.is_stale()
     }
 
     fn compact(&self, x: &Storage) -> Result<Storage> {
@@ -207,11 +217,11 @@ impl Backend for Cuda {
     }
 
     fn channel_moments(&self, x: &Storage, split: [usize; 3]) -> Result<(Storage, Storage)> {
-        let (x, mean, variance) =
-            (self.widened(x)?, self.take_f32(split[1])?, self.take_f32(split[1])?);
-        let args = [&x, &mean, &variance].map(|x| Arg::Address(x.address()));
-        self.per_channel("channel_moments", &args, split)?;
-        Ok((Storage::Cuda(mean), Storage::Cuda(variance)))
+        let x = self.widened(x)?;
+        self.per_channel(&self.kernels.planes.channel_moments, split, |mean, variance, sizes| {
+            let [outer, channels, inner] = sizes;
+            (x.read(), mean, variance, outer, channels, inner)
+        })
     }
 
     fn channel_affine(
@@ -221,8 +231,11 @@ impl Backend for Cuda {
         shift: &Storage,
         split: [usize; 3],
     ) -> Result<Storage> {
-        let inputs = [self.widened(x)?, self.widened(scale)?, self.widened(shift)?];
-        self.channel_map("channel_affine", &inputs.each_ref(), split)
+        let [x, scale, shift] = [self.widened(x)?, self.widened(scale)?, self.widened(shift)?];
+        let [_, channels, inner] = split.map(|size| size as i32);
+        self.map(&self.kernels.planes.channel_affine, x.len(), |out, n| {
+            (x.read(), scale.read(), shift.read(), out, channels, inner, n)
+        })
     }
 
     fn channel_gradient_sums(
@@ -232,12 +245,11 @@ impl Backend for Cuda {
         centre: &Storage,
         split: [usize; 3],
     ) -> Result<(Storage, Storage)> {
-        let inputs = [self.widened(x)?, self.widened(grad)?, self.widened(centre)?];
-        let (plain, centred) = (self.take_f32(split[1])?, self.take_f32(split[1])?);
-        let args: Vec<Arg> =
-            inputs.iter().chain([&plain, &centred]).map(|x| Arg::Address(x.address())).collect();
-        self.per_channel("channel_gradient_sums", &args, split)?;
-        Ok((Storage::Cuda(plain), Storage::Cuda(centred)))
+        let [x, grad, centre] = [self.widened(x)?, self.widened(grad)?, self.widened(centre)?];
+        let kernel = &self.kernels.planes.channel_gradient_sums;
+        self.per_channel(kernel, split, |plain, centred, [outer, channels, inner]| {
+            (x.read(), grad.read(), centre.read(), plain, centred, outer, channels, inner)
+        })
     }
 
     fn channel_combine(
@@ -247,9 +259,13 @@ impl Backend for Cuda {
         [a, b, c]: [&Storage; 3],
         split: [usize; 3],
     ) -> Result<Storage> {
-        let inputs = [x, grad, a, b, c].map(|x| self.widened(x));
-        let [x, grad, a, b, c] = inputs;
-        self.channel_map("channel_combine", &[&x?, &grad?, &a?, &b?, &c?], split)
+        let [x, grad, a, b, c] = [x, grad, a, b, c].map(|x| self.widened(x));
+        let (x, grad, a, b, c) = (x?, grad?, a?, b?, c?);
+        let [_, channels, inner] = split.map(|size| size as i32);
+        self.map(&self.kernels.planes.channel_combine, x.len(), |out, n| {
+            let [x, grad, a, b, c] = [&x, &grad, &a, &b, &c].map(Buffer::read);
+            (x, grad, a, b, c, out, channels, inner, n)
+        })
     }
 
     fn max_pool(&self, window: &Window, x: &Storage) -> Result<(Storage, Storage)> {
@@ -274,19 +290,27 @@ impl Backend for Cuda {
     }
 
     fn softmax(&self, x: &Storage, d: usize) -> Result<Storage> {
-        self.by_row("softmax", &[&self.widened(x)?], d)
+        let x = self.widened(x)?;
+        let kernel = &self.kernels.rowwise.softmax;
+        self.by_row(kernel, [x.len(), d], |out, rows, d| (x.read(), out, rows, d))
     }
 
     fn softmax_backward(&self, y: &Storage, grad: &Storage, d: usize) -> Result<Storage> {
-        self.by_row("softmax_backward", &[&self.widened(y)?, &self.widened(grad)?], d)
+        let (y, grad) = (self.widened(y)?, self.widened(grad)?);
+        let kernel = &self.kernels.rowwise.softmax_backward;
+        self.by_row(kernel, [y.len(), d], |dx, rows, d| (y.read(), grad.read(), dx, rows, d))
     }
 
     fn log_softmax(&self, x: &Storage, d: usize) -> Result<Storage> {
-        self.by_row("log_softmax", &[&self.widened(x)?], d)
+        let x = self.widened(x)?;
+        let kernel = &self.kernels.rowwise.log_softmax;
+        self.by_row(kernel, [x.len(), d], |out, rows, d| (x.read(), out, rows, d))
     }
 
     fn log_softmax_backward(&self, y: &Storage, grad: &Storage, d: usize) -> Result<Storage> {
-        self.by_row("log_softmax_backward", &[&self.widened(y)?, &self.widened(grad)?], d)
+        let (y, grad) = (self.widened(y)?, self.widened(grad)?);
+        let kernel = &self.kernels.rowwise.log_softmax_backward;
+        self.by_row(kernel, [y.len(), d], |dx, rows, d| (y.read(), grad.read(), dx, rows, d))
     }
 
     fn l2_normalize(&self, x: &Storage, d: usize) -> Result<(Storage, Storage)> {
@@ -300,8 +324,11 @@ impl Backend for Cuda {
         grad: &Storage,
         d: usize,
     ) -> Result<Storage> {
-        let inputs = [&self.widened(y)?, on_gpu(factor), &self.widened(grad)?];
-        self.by_row("l2_normalize_backward", &inputs, d)
+        let (y, factor, grad) = (self.widened(y)?, on_gpu(factor), self.widened(grad)?);
+        let kernel = &self.kernels.rowwise.l2_normalize_backward;
+        self.by_row(kernel, [y.len(), d], |dx, rows, d| {
+            (y.read(), factor.read(), grad.read(), dx, rows, d)
+        })
     }
 
     fn unary(&self, op: Unary, x: &Storage) -> Result<Storage> {
@@ -322,9 +349,11 @@ impl Backend for Cuda {
         (a, a_strides): (&Storage, &[usize]),
         (b, b_strides): (&Storage, &[usize]),
     ) -> Result<Storage> {
-        let axes = axes("broadcasting", shape, [a_strides, b_strides])?;
-        let (a, b) = (self.widened(a)?, self.widened(b)?);
-        self.map("binary_broadcast", &[Arg::I32(op as i32), axes], &[&a, &b], elem_count(shape))
+        let axes = Broadcast::new(shape, a_strides, b_strides)?;
+        let (a, b, code) = (self.widened(a)?, self.widened(b)?, binary_code(op).1 as i32);
+        self.map(&self.kernels.elementwise.binary_broadcast, elem_count(shape), |out, n| {
+            (code, axes, a.read(), b.read(), out, n)
+        })
     }
 
     fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage> {
@@ -363,7 +392,8 @@ impl Backend for Cuda {
         let steps = broadcast_strides(shape, shape);
         let (sizes, steps): (Vec<_>, Vec<_>) =
             order.iter().map(|&axis| (shape[axis], steps[axis])).unzip();
-        self.map("permute", &[axes("permute", &sizes, [&steps])?], &[&x], x.len())
+        let axes = Axes::new(&sizes, &steps)?;
+        self.map(&self.kernels.layout.permute, x.len(), |out, n| (axes, x.read(), out, n))
     }
 
     fn concat(&self, outer: usize, parts: &[(&Storage, usize)]) -> Result<Storage> {

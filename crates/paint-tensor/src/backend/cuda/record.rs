@@ -1,15 +1,20 @@
-//! Computations that are recorded once and replayed: a CUDA graph costs the host one call where its kernels and products
-//! cost one each.
+//! Computations that are recorded once and replayed: a CUDA graph costs the host one call, where its kernels and
+//! products cost one each.
 //!
-//! A recording works at fixed addresses. Recordings share that memory where it is large enough, because inputs are copied
-//! in and results out around every replay, and replays take turns on the one stream. How much is needed is found by
-//! recording once over addresses where nothing is: while a thread records, nothing runs.
+//! A recording works at fixed addresses. Recordings share that memory where it is large enough, because inputs are
+//! copied in and results out around every replay, and replays take turns on the one stream. A trial recording over
+//! addresses without memory finds out how much is needed: nothing runs while a thread records.
 //!
-//! A computation with a product that takes longer than its call ([`super::matmul::LARGE`]) is not recorded: there the host is ahead of
-//! the GPU anyway.
+//! Whatever else a recording reads (the weights of a model) it keeps alive, so a replay never meets memory that was
+//! given to another tensor. Once the owner of such a tensor drops it, the recording is stale: a computation done now
+//! would read another tensor.
+//!
+//! A computation with a product that takes longer than its call ([`super::matmul::LARGE`]) is not recorded: there the
+//! host is ahead of the GPU anyway.
 #![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::{Arc, PoisonError};
 
@@ -18,24 +23,40 @@ use cudarc::driver::sys;
 
 use super::arena::{Arena, Block};
 use super::buffer::{Buffer, Kind};
-use super::driver::{Arg, Gpu, Grid, failed};
+use super::driver::{Gpu, Grid, failed};
 use super::elements::THREADS;
 use super::{Cuda, on_gpu};
 use crate::backend::{Compute, Storage};
 use crate::{Error, Result};
 
-/// The most memory of a recording.
+/// The most memory of a recording, in bytes.
 const MOST: usize = 512 << 20;
 /// Where the addresses of a trial recording begin.
 const NOWHERE: u64 = 1 << 45;
-/// Blocks that copy one input or result.
+/// Blocks of threads that copy one input or result.
 const BLOCKS: usize = 128;
+
+/// Blocks outside a recording that it reads.
+#[derive(Default)]
+struct Reads(BTreeMap<u64, Arc<Block>>);
+
+impl Reads {
+    fn keep(&mut self, block: &Arc<Block>) {
+        self.0.entry(block.address).or_insert_with(|| Arc::clone(block));
+    }
+
+    /// Whether one of the blocks has no other owner any more.
+    fn abandoned(&self) -> bool {
+        self.0.values().any(|block| Arc::strong_count(block) == 1)
+    }
+}
 
 /// What a thread records.
 struct Active {
     gpu: *const Gpu,
     stream: sys::CUstream,
     arena: Arc<Arena>,
+    reads: Reads,
 }
 
 thread_local!(static ACTIVE: RefCell<Option<Active>> = const { RefCell::new(None) });
@@ -55,16 +76,25 @@ pub(super) fn arena(gpu: &Gpu) -> Option<Arc<Arena>> {
     active(gpu, |it| Arc::clone(&it.arena))
 }
 
-/// Whether something computed now may be kept beside a block: a recording computes nothing for others.
+/// Keeps a block that the recording of this thread reads, unless it is part of the recording itself.
+pub(super) fn keep(block: &Arc<Block>) {
+    ACTIVE.with_borrow_mut(|active| {
+        if let Some(active) = active.as_mut().filter(|it| !it.arena.holds(block)) {
+            active.reads.keep(block);
+        }
+    });
+}
+
+/// Whether something computed now may be kept beside a block: what a recording computes exists only in its replays.
 pub(super) fn may_keep(gpu: &Gpu, block: &Block) -> bool {
     active(gpu, |it| it.arena.holds(block)).unwrap_or(true)
 }
 
-/// An error while this thread records: the host is part of `what`.
+/// Fails while this thread records, because `what` involves the host.
 pub(super) fn refuse(gpu: &Gpu, what: &str) -> Result<()> {
     let refused = || Error::Gpu {
         what: what.to_owned(),
-        why: "a computation that is recorded cannot wait for the host".to_owned(),
+        why: "a computation cannot wait for the host while it is recorded".to_owned(),
     };
     active(gpu, |_| ()).map_or(Ok(()), |()| Err(refused()))
 }
@@ -79,7 +109,7 @@ unsafe impl Sync for Graph {}
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // A graph that still runs when it is destroyed would lose its memory; an error here has nobody to go to.
+        // The graph's memory must outlive its last run. There is nobody to report an error to.
         let _ = self.1.synchronize();
         // SAFETY: made by `record`, and its last run has ended.
         let _ = unsafe { graph::exec_destroy(self.0) };
@@ -91,8 +121,16 @@ pub(crate) struct Recorded {
     graph: Graph,
     inputs: Vec<Buffer>,
     outputs: Vec<Buffer>,
-    /// Where all of it lies.
+    /// The memory of inputs, outputs and everything between.
     _memory: Arc<Block>,
+    reads: Reads,
+}
+
+impl Recorded {
+    /// Whether a tensor that the computation reads besides its inputs was dropped by its owner.
+    pub(super) fn is_stale(&self) -> bool {
+        self.reads.abandoned()
+    }
 }
 
 /// A thread's recording, which ends however it is left.
@@ -105,26 +143,28 @@ impl Session {
     fn begin(gpu: &Arc<Gpu>, arena: &Arc<Arena>) -> std::result::Result<Self, DriverError> {
         let stream = stream::create(stream::StreamKind::NonBlocking)?;
         let session = Self { stream, ended: false };
-        // Nothing that is recorded allocates or waits, and other threads go on with whatever they do.
+        // Nothing that is recorded allocates or waits, and other threads are not held up.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream was made just now.
         unsafe { stream::begin_capture(stream, mode) }?;
-        ACTIVE.set(Some(Active { gpu: Arc::as_ptr(gpu), stream, arena: Arc::clone(arena) }));
+        let (gpu, arena) = (Arc::as_ptr(gpu), Arc::clone(arena));
+        ACTIVE.set(Some(Active { gpu, stream, arena, reads: Reads::default() }));
         Ok(session)
     }
 
     fn end(&mut self) -> std::result::Result<Captured, DriverError> {
         self.ended = true;
-        ACTIVE.set(None);
+        let reads = ACTIVE.take().map(|active| active.reads).unwrap_or_default();
         // SAFETY: the stream is this session's own; the graph is nobody else's.
-        unsafe { stream::end_capture(self.stream) }.map(Captured)
+        let graph = unsafe { stream::end_capture(self.stream) }?;
+        Ok(Captured { graph, reads })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         if !self.ended {
-            // What was recorded until an error or a panic is of no use, and neither is an error now.
+            // After an error or a panic, what was recorded is of no use; neither is another error.
             drop(self.end());
         }
         // SAFETY: as above, and it records no longer.
@@ -133,12 +173,15 @@ impl Drop for Session {
 }
 
 /// What a session recorded.
-struct Captured(sys::CUgraph);
+struct Captured {
+    graph: sys::CUgraph,
+    reads: Reads,
+}
 
 impl Drop for Captured {
     fn drop(&mut self) {
         // SAFETY: made by a session, and what was instantiated of it has a copy of its own.
-        let _ = unsafe { graph::destroy(self.0) };
+        let _ = unsafe { graph::destroy(self.graph) };
     }
 }
 
@@ -169,18 +212,19 @@ impl Cuda {
         compute: Compute<'_>,
     ) -> Result<Option<Recorded>> {
         if stream(&self.gpu).is_some() {
-            // Part of a recording already.
+            // This is part of a recording already.
             return Ok(None);
         }
-        let trial = Arena::over(Arc::clone(&self.gpu), NOWHERE, MOST);
+        let trial = Arena::over(NOWHERE, MOST);
         if self.captured(&trial, inputs, compute)?.is_none() {
             return Ok(None);
         }
         let bytes = trial.extent(NOWHERE);
         let memory = self.shared_memory(bytes)?;
-        // As long as the trial's, so that the same pieces are chosen.
-        let arena = Arena::over(Arc::clone(&self.gpu), memory.address, MOST);
-        let Some((graph, [inputs, outputs])) = self.captured(&arena, inputs, compute)? else {
+        // As long as the trial's, so that the same pieces are handed out.
+        let arena = Arena::over(memory.address, MOST);
+        let Some((mut captured, [inputs, outputs])) = self.captured(&arena, inputs, compute)?
+        else {
             return Ok(None);
         };
         if arena.extent(memory.address) > bytes {
@@ -188,10 +232,11 @@ impl Cuda {
             return Err(Error::Gpu { what: "recording a computation".to_owned(), why });
         }
         // SAFETY: the graph was recorded just now.
-        let ready = unsafe { graph::instantiate(graph.0, sys::CUgraphInstantiate_flags(0)) }
+        let ready = unsafe { graph::instantiate(captured.graph, sys::CUgraphInstantiate_flags(0)) }
             .map_err(failed("preparing a recorded computation"))?;
         let graph = Graph(ready, Arc::clone(&self.gpu));
-        Ok(Some(Recorded { graph, inputs, outputs, _memory: memory }))
+        let reads = std::mem::take(&mut captured.reads);
+        Ok(Some(Recorded { graph, inputs, outputs, _memory: memory, reads }))
     }
 
     /// The memory of earlier recordings where it is large enough, or new memory.
@@ -226,7 +271,7 @@ impl Cuda {
         let turn = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         self.copy_all(&inputs, &recorded.inputs)?;
         let (graph, stream) = (recorded.graph.0, self.gpu.stream());
-        // SAFETY: the graph's memory is its own, that of tensors which its maker keeps, and the workspace of products.
+        // SAFETY: the graph uses its own memory, blocks that the recording keeps, and the workspace of products.
         let launched = self.products.undisturbed(|| unsafe { graph::launch(graph, stream) });
         launched.map_err(failed("replaying a recorded computation"))?;
         self.copy_all(&recorded.outputs, &outputs)?;
@@ -234,7 +279,7 @@ impl Cuda {
         Ok(Some(outputs.into_iter().map(Storage::Cuda).collect()))
     }
 
-    /// Copies each buffer to its place, all in one launch. Blocks end at multiples of a word, so whole words are copied.
+    /// Copies each buffer to its place, all in one launch, by whole words: a block ends at a multiple of a word.
     fn copy_all(&self, from: &[Buffer], to: &[Buffer]) -> Result<()> {
         if from.is_empty() {
             return Ok(());
@@ -249,6 +294,47 @@ impl Cuda {
             .collect();
         let table = self.uploaded(&table)?;
         let grid = Grid::new([BLOCKS, from.len(), 1], [THREADS as u32, 1]);
-        self.launch("copy_all", grid, &[Arg::Address(table.address())])
+        self.gpu.launch(&self.kernels.layout.copy_all, grid, (table.read(),))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arena::Supply;
+    use super::*;
+
+    struct Endless;
+
+    impl Supply for Endless {
+        fn allocate(&self, _: usize) -> Result<Option<u64>> {
+            Ok(Some(1 << 20))
+        }
+
+        fn total(&self) -> usize {
+            1 << 40
+        }
+    }
+
+    fn buffer(arena: &Arc<Arena>) -> Buffer {
+        Buffer::new(arena.take(64).unwrap(), 16, Kind::F32)
+    }
+
+    #[test]
+    fn a_recording_keeps_what_it_reads_and_is_stale_once_nobody_else_does() {
+        let (weights, own) = (Arena::new(Arc::new(Endless)), Arena::over(NOWHERE, MOST));
+        let [weight, unread, place] = [&weights, &weights, &own].map(buffer);
+        let arena = Arc::clone(&own);
+        let (gpu, stream) = (ptr::null(), ptr::null_mut());
+        ACTIVE.set(Some(Active { gpu, stream, arena, reads: Reads::default() }));
+        let address = weight.address();
+        place.address();
+        let reads = ACTIVE.take().expect("it is recording").reads;
+        assert_eq!(reads.0.len(), 1, "the weight that was read, and nothing of its own");
+        assert!(!reads.abandoned());
+        drop(unread);
+        assert!(!reads.abandoned());
+        drop(weight);
+        assert!(reads.abandoned());
+        assert_ne!(buffer(&weights).address(), address, "the memory is not handed out again");
     }
 }

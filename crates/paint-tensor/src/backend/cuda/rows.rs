@@ -1,65 +1,107 @@
-//! Launches of the kernels over rows: layer norm, softmax and the like, and per-channel sums.
+//! Launches of the kernels over rows: layer norm, softmax, L2 normalisation, and sums over channels.
 
 use super::Cuda;
 use super::buffer::{Buffer, Kind};
-use super::driver::{Arg, Grid};
-use super::elements::{CHUNK, COLUMNS, LANES, THREADS};
+use super::driver::Grid;
+use super::elements::{CHUNK, THREADS, column_grid};
+use super::kernel::{Kernel, variants};
+use super::param::{Params, Read, Write};
 use crate::Result;
 use crate::backend::Storage;
 
 /// Rows of a block: one warp each.
 const WARPS: usize = 8;
 
-macro_rules! sizes {
-    ($($chunks:literal),*) => {
-        &[$(
-            concat!("layer_norm_f32_", $chunks), concat!("layer_norm_bf16_", $chunks),
-            concat!("layer_norm_backward_f32_f32_", $chunks), concat!("layer_norm_backward_bf16_f32_", $chunks),
-            concat!("layer_norm_backward_bf16_bf16_", $chunks),
-        )*]
-    };
+/// How many times 16 bytes of a row each lane of a warp holds in registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chunks {
+    One,
+    Two,
+    Three,
+    Four,
+    Six,
+    /// Rows of any length, read from memory more than once.
+    Any,
 }
 
-/// Kernels whose names come out of macros.
-pub(super) const ROWWISE: &[&str] = sizes!("1", "2", "3", "4", "6", "any");
+variants! {
+    Chunks {
+        One = "1",
+        Two = "2",
+        Three = "3",
+        Four = "4",
+        Six = "6",
+        Any = "any",
+    }
+}
 
-/// The kernel for rows of `d`: how many times 16 bytes each lane of a warp holds in registers.
-fn chunks(d: usize, kind: Kind) -> &'static str {
-    let pack = 16 / kind.bytes();
-    match d.div_ceil(32 * pack) {
-        _ if !d.is_multiple_of(pack) => "any",
-        1 => "1",
-        2 => "2",
-        3 => "3",
-        4 => "4",
-        5 | 6 => "6",
-        _ => "any",
+impl Chunks {
+    /// For rows of `d` elements.
+    fn of(d: usize, kind: Kind) -> Self {
+        let pack = 16 / kind.bytes();
+        match d.div_ceil(32 * pack) {
+            _ if !d.is_multiple_of(pack) => Self::Any,
+            1 => Self::One,
+            2 => Self::Two,
+            3 => Self::Three,
+            4 => Self::Four,
+            5 | 6 => Self::Six,
+            _ => Self::Any,
+        }
+    }
+}
+
+/// How an input and the gradient of its result are stored. The gradient of an `f32` input is `f32` too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    F32,
+    Bf16ByF32,
+    Bf16,
+}
+
+variants! {
+    Beside {
+        F32 = "f32_f32",
+        Bf16ByF32 = "bf16_f32",
+        Bf16 = "bf16_bf16",
     }
 }
 
 impl Cuda {
-    fn rows(&self, name: &str, args: &[Arg], rows: usize, d: usize) -> Result<()> {
+    /// A kernel with one warp for each of `rows` rows of `d` elements.
+    fn by_warp<P: Params>(
+        &self,
+        kernel: &Kernel<P>,
+        [rows, d]: [usize; 2],
+        params: impl FnOnce(i32, i32) -> P,
+    ) -> Result<()> {
         if rows == 0 {
             return Ok(());
         }
         let grid = Grid::new([rows.div_ceil(WARPS), 1, 1], [32 * WARPS as u32, 1]);
-        self.launch(name, grid, &[args, &[Arg::I32(rows as i32), Arg::I32(d as i32)]].concat())
+        self.gpu.launch(kernel, grid, params(rows as i32, d as i32))
     }
 
-    /// A kernel from buffers to one new buffer as long as the first.
-    pub(super) fn by_row(&self, name: &str, inputs: &[&Buffer], d: usize) -> Result<Storage> {
-        let out = self.take_f32(inputs[0].len())?;
-        let args: Vec<Arg> =
-            inputs.iter().copied().chain([&out]).map(|x| Arg::Address(x.address())).collect();
-        self.rows(name, &args, out.len() / d.max(1), d)?;
+    /// The result of a kernel over rows of `d` elements, `len` elements in all.
+    pub(super) fn by_row<P: Params>(
+        &self,
+        kernel: &Kernel<P>,
+        [len, d]: [usize; 2],
+        params: impl FnOnce(Write, i32, i32) -> P,
+    ) -> Result<Storage> {
+        let out = self.take_f32(len)?;
+        let size = [len / d.max(1), d];
+        self.by_warp(kernel, size, |rows, d| params(out.write(), rows, d))?;
         Ok(Storage::Cuda(out))
     }
 
     pub(super) fn l2_normalize_forward(&self, x: &Buffer, d: usize) -> Result<(Storage, Storage)> {
         let rows = x.len() / d;
         let (out, factor) = (self.take_f32(x.len())?, self.take_f32(rows)?);
-        let args = [x, &out, &factor].map(|x| Arg::Address(x.address()));
-        self.rows("l2_normalize", &args, rows, d)?;
+        let kernel = &self.kernels.rowwise.l2_normalize;
+        self.by_warp(kernel, [rows, d], |rows, d| {
+            (x.read(), out.write(), factor.write(), rows, d)
+        })?;
         Ok((Storage::Cuda(out), Storage::Cuda(factor)))
     }
 
@@ -74,10 +116,11 @@ impl Cuda {
         let [gamma, beta] = [self.factors(gamma)?, self.factors(beta)?];
         let rows = x.len() / d;
         let (out, stats) = (self.take(x.len(), x.kind)?, self.take_f32(2 * rows)?);
-        let [from, gamma, beta, to, statistics] =
-            [x, &gamma, &beta, &out, &stats].map(|x| Arg::Address(x.address()));
-        let name = format!("layer_norm_{}_{}", x.kind.name(), chunks(d, x.kind));
-        self.rows(&name, &[from, gamma, beta, Arg::F32(eps), to, statistics], rows, d)?;
+        let kernel = self.kernels.rowwise.layer_norm.of((x.kind, Chunks::of(d, x.kind)));
+        self.by_warp(kernel, [rows, d], |rows, d| {
+            let affine = (gamma.read(), beta.read());
+            (x.read(), affine.0, affine.1, eps, out.write(), stats.write(), rows, d)
+        })?;
         Ok((Storage::Cuda(out), Storage::Cuda(stats)))
     }
 
@@ -86,9 +129,13 @@ impl Cuda {
         self.aligned(&self.cast(x, Kind::F32)?)
     }
 
-    /// The gradient beside an `f32` input is `f32` too.
-    fn gradient_beside(&self, x: &Buffer, grad: &Buffer) -> Result<Buffer> {
-        if x.kind == Kind::F32 { self.cast(grad, Kind::F32) } else { Ok(grad.clone()) }
+    /// A gradient as it is read beside `x`, and which kernel does so.
+    fn gradient_beside(&self, x: &Buffer, grad: &Buffer) -> Result<(Buffer, Beside)> {
+        Ok(match (x.kind, grad.kind) {
+            (Kind::F32, _) => (self.cast(grad, Kind::F32)?, Beside::F32),
+            (Kind::Bf16, Kind::F32) => (grad.clone(), Beside::Bf16ByF32),
+            (Kind::Bf16, Kind::Bf16) => (grad.clone(), Beside::Bf16),
+        })
     }
 
     pub(super) fn layer_norm_gradient(
@@ -98,23 +145,19 @@ impl Cuda {
         earlier: Option<&Buffer>,
     ) -> Result<Storage> {
         let (d, x, gamma) = (gamma.len(), &self.aligned(x)?, self.factors(gamma)?);
-        let grad = self.aligned(&self.gradient_beside(x, grad)?)?;
+        let (grad, beside) = self.gradient_beside(x, grad)?;
+        let grad = self.aligned(&grad)?;
         let earlier = match earlier {
             Some(earlier) => Some(self.aligned(&self.cast(earlier, x.kind)?)?),
             None => None,
         };
+        let added = earlier.as_ref().map_or(Read::NONE, Buffer::read);
         let dx = self.take(x.len(), x.kind)?;
-        let address = |x: &Buffer| Arg::Address(x.address());
-        let added = earlier.as_ref().map_or(Arg::Address(0), address);
-        let args =
-            [address(x), address(stats), address(&gamma), address(&grad), added, address(&dx)];
-        let name = format!(
-            "layer_norm_backward_{}_{}_{}",
-            x.kind.name(),
-            grad.kind.name(),
-            chunks(d, x.kind)
-        );
-        self.rows(&name, &args, x.len() / d, d)?;
+        let kernel = self.kernels.rowwise.layer_norm_backward.of((beside, Chunks::of(d, x.kind)));
+        self.by_warp(kernel, [x.len() / d, d], |rows, d| {
+            let [x, stats, gamma, grad] = [x, stats, &gamma, &grad].map(Buffer::read);
+            (x, stats, gamma, grad, added, dx.write(), rows, d)
+        })?;
         Ok(Storage::Cuda(dx))
     }
 
@@ -125,38 +168,53 @@ impl Cuda {
         grad: &Buffer,
         d: usize,
     ) -> Result<(Storage, Storage)> {
-        let grad = self.gradient_beside(x, grad)?;
+        let (grad, beside) = self.gradient_beside(x, grad)?;
         let rows = x.len() / d;
         let chunks = rows.div_ceil(CHUNK).max(1);
         let parts = self.take_f32(chunks * 2 * d)?;
-        let name = format!("layer_norm_affine_{}_{}", x.kind.name(), grad.kind.name());
-        let buffers = [x, stats, &grad, &parts].map(|x| Arg::Address(x.address()));
-        let sizes = [rows, d, CHUNK].map(|size| Arg::I32(size as i32));
-        let grid = Grid::new([d.div_ceil(COLUMNS), chunks, 1], [COLUMNS as u32, LANES]);
-        self.launch(&name, grid, &[&buffers[..], &sizes].concat())?;
+        let kernel = self.kernels.layout.layer_norm_affine.of(beside);
+        let [rows, wide, chunk] = [rows, d, CHUNK].map(|size| size as i32);
+        let params = (x.read(), stats.read(), grad.read(), parts.write(), rows, wide, chunk);
+        self.gpu.launch(kernel, column_grid(d, chunks, 1), params)?;
         let sums = self.sums(&parts, [1, chunks, 2 * d])?;
         Ok((Storage::Cuda(sums.part(0, d)), Storage::Cuda(sums.part(d, d))))
     }
 
-    /// A kernel with one block for each channel of `[outer, channels, inner]`.
-    pub(super) fn per_channel(&self, name: &str, args: &[Arg], split: [usize; 3]) -> Result<()> {
-        let sizes = split.map(|size| Arg::I32(size as i32));
-        let grid = Grid::new([split[1], 1, 1], [2 * THREADS as u32, 1]);
-        self.launch(name, grid, &[args, &sizes].concat())
-    }
-
-    /// A kernel over all elements that also reads one number or more for each channel.
-    pub(super) fn channel_map(
+    /// Two numbers for each channel of `[outer, channels, inner]`, by a kernel with one block per channel.
+    pub(super) fn per_channel<P: Params>(
         &self,
-        name: &str,
-        inputs: &[&Buffer],
-        [_, channels, inner]: [usize; 3],
-    ) -> Result<Storage> {
-        let out = self.take_f32(inputs[0].len())?;
-        let mut args: Vec<Arg> =
-            inputs.iter().copied().chain([&out]).map(|x| Arg::Address(x.address())).collect();
-        args.extend([Arg::I32(channels as i32), Arg::I32(inner as i32)]);
-        self.each(name, out.len(), &args, out.len())?;
-        Ok(Storage::Cuda(out))
+        kernel: &Kernel<P>,
+        split: [usize; 3],
+        params: impl FnOnce(Write, Write, [i32; 3]) -> P,
+    ) -> Result<(Storage, Storage)> {
+        let [first, second] = [self.take_f32(split[1])?, self.take_f32(split[1])?];
+        let params = params(first.write(), second.write(), split.map(|size| size as i32));
+        let grid = Grid::new([split[1], 1, 1], [2 * THREADS as u32, 1]);
+        self.gpu.launch(kernel, grid, params)?;
+        Ok((Storage::Cuda(first), Storage::Cuda(second)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_gets_the_fewest_chunks_that_hold_it() {
+        // A warp's load of 16 bytes per lane is 128 numbers in f32 and 256 in bf16.
+        for (d, f32, bf16) in [
+            (64, Chunks::One, Chunks::One),
+            (192, Chunks::Two, Chunks::One),
+            (384, Chunks::Three, Chunks::Two),
+            (640, Chunks::Six, Chunks::Three),
+            (768, Chunks::Six, Chunks::Three),
+            (1024, Chunks::Any, Chunks::Four),
+            (1536, Chunks::Any, Chunks::Six),
+            (1544, Chunks::Any, Chunks::Any),
+            (18, Chunks::Any, Chunks::Any),
+            (12, Chunks::One, Chunks::Any),
+        ] {
+            assert_eq!((Chunks::of(d, Kind::F32), Chunks::of(d, Kind::Bf16)), (f32, bf16), "{d}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Uploads through memory that the GPU reads by itself: the host copies into a pinned buffer and goes on, and the transfer
-//! takes its turn on the stream at the full speed of the bus.
+//! Uploads through memory that the GPU reads by itself: the host copies into a pinned buffer and goes on, and the
+//! transfer takes its turn on the stream at the full speed of the bus.
 #![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
 
 use std::collections::VecDeque;
@@ -13,8 +13,8 @@ use cudarc::driver::{result, sys};
 use super::driver::failed;
 use crate::Result;
 
-/// A buffer is filled again when as many are idle: while one is read, the next can be filled. Threads that upload at the same
-/// time have one more each.
+/// A buffer is filled again when as many are idle: while one is read, the next can be filled. Threads that upload at
+/// the same time have one more each.
 const BUFFERS: usize = 3;
 /// Uploads up to this are staged by the driver at once; for larger ones it may wait for the stream first.
 const SMALL: usize = 64 << 10;

@@ -1,8 +1,11 @@
-//! Training on a GPU: draws and addresses travel in small uploads, everything else stays there.
+//! Training on a GPU: only draws and tables of addresses are uploaded, everything else is there already.
 
 use super::buffer::{Buffer, Kind};
-use super::driver::{Arg, Grid};
+use super::compile::Define;
+use super::driver::Grid;
 use super::elements::THREADS;
+use super::kernel::variants;
+use super::param::{Read, structures};
 use super::{Cuda, on_gpu};
 use crate::Result;
 use crate::backend::{
@@ -10,25 +13,73 @@ use crate::backend::{
 };
 use crate::op::images::{Draw, Edge, Rect, Tone, View};
 
-/// Kernels whose names come out of macros.
-pub(super) const KERNELS: &[&str] =
-    &["add_scaled_f32", "add_scaled_bf16", "add_scaled_any_f32", "add_scaled_any_bf16"];
+structures! {
+    /// Height and width of the stored images and of the batch, and whether images are mirrored at their edges.
+    struct Sizes {
+        stored_h: i32,
+        stored_w: i32,
+        h: i32,
+        w: i32,
+        reflect: i32,
+    }
 
-/// Words of a draw, as in `training.cu`.
-const DRAW: usize = 32;
-/// Words of a parameter's row, as in `training.cu`.
-const SLOT: usize = 24;
+    /// The constants of a step of SGD.
+    struct Sgd {
+        momentum: f32,
+        nesterov: f32,
+        average_decay: f32,
+    }
+
+    /// The constants of a step of Adam.
+    struct Adam {
+        beta1: f32,
+        beta2: f32,
+        eps: f32,
+        rate: f32,
+        root: f32,
+        decoupled: f32,
+        average_decay: f32,
+    }
+}
+
+/// Whether samples are read 16 bytes at a time or element by element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packing {
+    Packs,
+    Single,
+}
+
+variants! {
+    Packing {
+        Packs = "packs",
+        Single = "single",
+    }
+}
+
+/// Words of a draw: `struct Draw` of `training.cu`.
+pub(super) const DRAW: usize = 32;
+/// Words of a parameter's row: `struct Slot` of `training.cu`.
+pub(super) const SLOT: usize = 24;
 /// Blocks of threads that share a parameter.
 const BLOCKS: usize = 32;
+
+fn tone(tone: Tone) -> Define {
+    match tone {
+        Tone::Natural => ("TONE_NATURAL", 0),
+        Tone::Grey => ("TONE_GREY", 1),
+        Tone::Solarized => ("TONE_SOLARIZED", 2),
+    }
+}
+
+/// The numbers of tones, under the names that the kernels use.
+pub(super) fn tones() -> Vec<Define> {
+    [Tone::Natural, Tone::Grey, Tone::Solarized].map(tone).to_vec()
+}
 
 fn view_words(view: &View) -> [f32; 11] {
     let [a, b, c, d, e, f] = view.matrix;
     let index = f32::from_bits(view.index as u32);
-    let tone = match view.tone {
-        Tone::Natural => 0.0,
-        Tone::Grey => 1.0,
-        Tone::Solarized => 2.0,
-    };
+    let tone = tone(view.tone).1 as f32;
     [index, a, b, c, d, e, f, view.brightness, view.contrast, view.saturation, tone]
 }
 
@@ -93,18 +144,13 @@ impl Cuda {
     }
 
     /// The norm of all gradients and the factor that clips it, two elements.
-    fn clip_factor(&self, table: Arg, slots: usize, clip: f32) -> Result<Buffer> {
+    fn clip_factor(&self, table: &Buffer, slots: usize, clip: f32) -> Result<Buffer> {
         let (parts, out) = (self.take_f32(slots * BLOCKS)?, self.take_f32(2)?);
-        let threads = [THREADS as u32, 1];
-        let to = Arg::Address(parts.address());
-        self.launch("gradient_squares", Grid::new([BLOCKS, slots, 1], threads), &[table, to])?;
-        let args = [
-            Arg::Address(parts.address()),
-            Arg::I32(parts.len() as i32),
-            Arg::F32(clip),
-            Arg::Address(out.address()),
-        ];
-        self.launch("clip_factor", Grid::new([1, 1, 1], [1024, 1]), &args)?;
+        let grid = Grid::new([BLOCKS, slots, 1], [THREADS as u32, 1]);
+        let kernels = &self.kernels.training;
+        self.gpu.launch(&kernels.gradient_squares, grid, (table.read(), parts.write()))?;
+        let params = (parts.read(), parts.len() as i32, clip, out.write());
+        self.gpu.launch(&kernels.clip_factor, Grid::new([1, 1, 1], [1024, 1]), params)?;
         Ok(out)
     }
 }
@@ -118,16 +164,13 @@ impl Training for Cuda {
         }
         let words: Vec<f32> = draws.iter().flat_map(draw_words).collect();
         let rows = self.uploaded(&words)?;
-        let sizes =
-            [stored, size].into_iter().flatten().chain([usize::from(edge == Edge::Reflect)]);
-        let args = [
-            Arg::Address(on_gpu(bytes).address()),
-            Arg::Address(rows.address()),
-            Arg::Address(out.address()),
-            Arg::words(sizes),
-        ];
+        let [stored_h, stored_w, h, w] =
+            [stored[0], stored[1], size[0], size[1]].map(|side| side as i32);
+        let reflect = i32::from(edge == Edge::Reflect);
+        let sizes = Sizes { stored_h, stored_w, h, w, reflect };
+        let params = (on_gpu(bytes).read(), rows.read(), out.write(), sizes);
         let grid = Grid::new([draws.len(), 1, 1], [THREADS as u32, 1]);
-        self.launch("compose", grid, &args)?;
+        self.gpu.launch(&self.kernels.training.compose, grid, params)?;
         Ok(Storage::Cuda(out))
     }
 
@@ -140,27 +183,29 @@ impl Training for Cuda {
         let words = slots.iter().zip(&new).zip(&grads);
         let words = words.flat_map(|((slot, new), grad)| slot_words(slot, new, grad));
         let table = self.uploaded(&words.map(f32::from_bits).collect::<Vec<_>>())?;
-        let at = Arg::Address(table.address());
-        let clipped = step.clip.map(|clip| self.clip_factor(at, slots.len(), clip)).transpose()?;
-        let factor = Arg::Address(clipped.as_ref().map_or(0, |clipped| clipped.address_of(1)));
-        let (name, numbers) = match step.rule {
+        let clipped = step.clip.map(|clip| self.clip_factor(&table, slots.len(), clip));
+        let clipped = clipped.transpose()?;
+        let factor = clipped.as_ref().map_or(Read::NONE, |both| both.part(1, 1).read());
+        let (kernels, average_decay) = (&self.kernels.training, step.average_decay);
+        let grid = Grid::new([BLOCKS, slots.len(), 1], [THREADS as u32, 1]);
+        let flag = |on: bool| f32::from(u8::from(on));
+        match step.rule {
             StepRule::Sgd { momentum, nesterov } => {
-                ("sgd_all", vec![momentum, f32::from(u8::from(nesterov)), step.average_decay])
+                let rule = Sgd { momentum, nesterov: flag(nesterov), average_decay };
+                self.gpu.launch(&kernels.sgd_all, grid, (table.read(), factor, rule))?;
             }
             StepRule::Adam { beta1, beta2, eps, t, decoupled } => {
                 let correction = |beta: f32| 1.0 - f64::from(beta).powi(t as i32);
                 let rate = (1.0 / correction(beta1)) as f32;
                 let root = (1.0 / correction(beta2).sqrt()) as f32;
-                let beside = f32::from(u8::from(decoupled));
-                ("adam_all", vec![beta1, beta2, eps, rate, root, beside, step.average_decay])
+                let decoupled = flag(decoupled);
+                let rule = Adam { beta1, beta2, eps, rate, root, decoupled, average_decay };
+                self.gpu.launch(&kernels.adam_all, grid, (table.read(), factor, rule))?;
             }
-        };
-        let numbers = Arg::words(numbers.into_iter().map(|number| number.to_bits() as usize));
-        let grid = Grid::new([BLOCKS, slots.len(), 1], [THREADS as u32, 1]);
-        self.launch(name, grid, &[at, factor, numbers])?;
+        }
         let done = |new: NewSlot| {
             if let Some(half) = new.half {
-                // Freshly taken, so nobody has made one before.
+                // The block is new, so it has none yet.
                 let _ = new.param.block.half.set(half);
             }
             SteppedSlot {
@@ -186,17 +231,15 @@ impl Training for Cuda {
         let out = self.take(x.len(), kind)?;
         let width = x.len() / factors.len().max(1);
         let pack = 16 / kind.bytes();
-        let packed = width.is_multiple_of(pack);
-        let name = format!("add_scaled_{}{}", if packed { "" } else { "any_" }, kind.name());
-        let args = [
-            Arg::Address(residual.as_ref().map_or(0, Buffer::address)),
-            Arg::Address(x.address()),
-            Arg::Address(on_gpu(factors).address()),
-            Arg::Address(out.address()),
-            Arg::I32(width as i32),
-        ];
-        let work = if packed { x.len() / pack } else { x.len() };
-        self.each(&name, work, &args, x.len())?;
+        let (packing, threads) = if width.is_multiple_of(pack) {
+            (Packing::Packs, x.len() / pack)
+        } else {
+            (Packing::Single, x.len())
+        };
+        let added = residual.as_ref().map_or(Read::NONE, Buffer::read);
+        let (factors, n) = (on_gpu(factors).read(), x.len());
+        let params = (added, x.read(), factors, out.write(), width as i32, n as i64);
+        self.each(self.kernels.training.add_scaled.of((packing, kind)), threads, n, params)?;
         Ok(Storage::Cuda(out))
     }
 }

@@ -1,13 +1,32 @@
 //! The tile kernel against exact sums.
 
+use std::cell::RefCell;
+
 use crate::backend::cpu::gemm::{Kernel, Operand, Size, serial};
 
 fn has_tiles() -> bool {
     let found = super::available();
     if !found {
-        eprintln!("skipped: this processor has no AMX");
+        eprintln!("skipped: this CPU has no AMX");
     }
     found
+}
+
+#[test]
+fn registers_are_set_up_by_the_first_owner_and_released_by_the_last() {
+    let (owners, log) = (super::Owners::new(), RefCell::new(Vec::new()));
+    let enter = || owners.enter(|| log.borrow_mut().push("set up"));
+    let leave = || owners.leave(|| log.borrow_mut().push("release"));
+    enter();
+    enter();
+    leave();
+    assert_eq!(*log.borrow(), ["set up"], "the outer owner still multiplies");
+    enter();
+    leave();
+    leave();
+    assert_eq!(*log.borrow(), ["set up", "release"]);
+    enter();
+    assert_eq!(*log.borrow(), ["set up", "release", "set up"]);
 }
 
 fn product(kernel: Kernel, size: Size, a: &[f32], b: &[f32]) -> Vec<f32> {

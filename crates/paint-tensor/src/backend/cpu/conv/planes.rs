@@ -1,9 +1,9 @@
 //! Zero-padded planes of a few images, cut by the phase of the stride.
 //!
-//! Letters: `s` stride, `(Y, X)` padded coordinates. A plane holds, for one channel, the pixels with one `(Y mod s,
-//! X mod s)` of several images one after the other, `ph` rows of `pw` each. Output `(oy, ox)` of an image reads for
-//! the tap `(ky, kx)` the plane of phase `(ky mod s, kx mod s)` at `(oy + ky / s, ox + kx / s)`: neighbouring outputs read
-//! neighbouring elements. Positions beyond the last column of an output row are computed too and dropped.
+//! Letters: `s` stride, `(Y, X)` padded coordinates. A plane holds, for one channel, the pixels with one `(Y mod s, X
+//! mod s)` of several images one after the other, `ph` rows of `pw` each. Output `(oy, ox)` of an image reads for the
+//! tap `(ky, kx)` the plane of phase `(ky mod s, kx mod s)` at `(oy + ky / s, ox + kx / s)`: neighbouring outputs
+//! read neighbouring elements. Positions beyond the last column of an output row are computed too and dropped.
 
 use super::super::slab::Block;
 use super::tile::MAX_WIDTH;

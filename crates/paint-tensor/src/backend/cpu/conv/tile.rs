@@ -114,7 +114,8 @@ fn store<S: Simd, const R: usize>(
     }
 }
 
-/// `sums[r][k] += Σ_p rows[r][p] planes[offsets[k] + p]` for `k < depth`; `offsets` and `rows` are padded to whole blocks.
+/// `sums[r][k] += Σ_p rows[r][p] planes[offsets[k] + p]` for `k < depth`; `offsets` and `rows` are padded to whole
+/// blocks.
 pub(super) fn add_dots(
     offsets: &[usize],
     depth: usize,

@@ -2,69 +2,65 @@
 
 use super::super::buffer::Buffer;
 use super::super::compile::Source;
-use super::super::driver::{Arg, Gpu, Grid};
+use super::super::driver::Grid;
+use super::super::kernel::{Kernel, kernels};
+use super::super::param::{Read, Write};
 use super::super::{Cuda, on_gpu};
-use super::{Inputs, Kind, Targets, rows, shape};
+use super::{Inputs, Mode, Rows, Shape, Targets, shape};
 use crate::Result;
-use crate::backend::{Attention, AttentionGrad, Precision};
+use crate::backend::{Attention, AttentionGrad};
 
 const TEXT: &str = concat!(
     include_str!("../kernels/heads.cuh"),
     include_str!("../kernels/fragments.cuh"),
     include_str!("../kernels/attention.cu")
 );
-const NAMES: [&str; 4] = [
-    "attention_forward",
-    "attention_delta",
-    "attention_backward_queries",
-    "attention_backward_keys",
-];
-/// Rows of a tile that a block walks over, as in the kernels.
+
+kernels! {
+    /// `attention.cu`.
+    #[expect(clippy::struct_field_names, reason = "a field is named as its kernel")]
+    struct Tiled {
+        attention_forward: Kernel<(Shape, Rows, Rows, Rows, Write, Write)>,
+        attention_delta: Kernel<(Shape, Read, Read, Write, i64)>,
+        attention_backward_queries:
+            Kernel<(Shape, Rows, Rows, Rows, Rows, Read, Read, Write, i64)>,
+        attention_backward_keys:
+            Kernel<(Shape, Rows, Rows, Rows, Rows, Read, Read, Write, Write, i64)>,
+    }
+}
+
+/// Rows of a tile that a block walks over.
 const TILE: usize = 64;
 /// The most warps of a block: as many as leave registers for other blocks beside it.
 const MOST_WARPS: usize = 4;
 
-/// The arithmetic, as the kernels number it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in super::super) enum Mode {
-    Bf16,
-    /// f32 storage, tf32 products.
-    Tf32,
-    /// f32 storage, three tf32 products for each f32 one.
-    F32,
-}
-
-impl Mode {
-    pub(super) fn of(kind: Kind, precision: Precision) -> Self {
-        match (kind, precision) {
-            (Kind::Bf16, _) => Self::Bf16,
-            (Kind::F32, Precision::F32) => Self::F32,
-            (Kind::F32, _) => Self::Tf32,
-        }
-    }
-}
-
-/// One of the kernels over rows.
-struct Kernel {
-    name: &'static str,
+/// What a kernel holds in shared memory besides the tiles that it walks over.
+#[derive(Clone, Copy)]
+struct Own {
     /// Tiles of its own rows.
-    own: usize,
-    /// Whether it keeps two numbers of every query.
+    tiles: usize,
+    /// Two numbers for every query.
     statistics: bool,
 }
 
-const FORWARD: Kernel = Kernel { name: NAMES[0], own: 1, statistics: false };
-const QUERIES: Kernel = Kernel { name: NAMES[2], own: 2, statistics: false };
-const KEYS: Kernel = Kernel { name: NAMES[3], own: 2, statistics: true };
+const FORWARD: Own = Own { tiles: 1, statistics: false };
+const QUERIES: Own = Own { tiles: 2, statistics: false };
+const KEYS: Own = Own { tiles: 2, statistics: true };
 
-pub(super) fn source(head: usize, mode: Mode) -> (Source, Vec<String>) {
-    let width = head.next_multiple_of(16);
-    let defines = vec![("MODE", mode as usize), ("HEAD", head), ("WIDTH", width)];
-    (Source { name: "attention", text: TEXT, defines }, NAMES.map(str::to_owned).to_vec())
+pub(super) fn source(head: usize, mode: Mode) -> Source {
+    let sizes = [
+        ("HEAD", head),
+        ("WIDTH", head.next_multiple_of(16)),
+        ("TILE", TILE),
+        ("MOST_THREADS", 32 * MOST_WARPS),
+    ];
+    let defines = mode.defines().into_iter().chain(sizes).collect();
+    Source { name: "attention", text: TEXT, defines }
 }
 
-pub(super) fn forward(attention: &Attention, mode: Mode, gpu: &Gpu) -> (&'static str, Grid) {
-    (FORWARD.name, grid(attention, mode, attention.q_len, &FORWARD, gpu))
+/// The grid of the forward kernel on a GPU with so many bytes of shared memory per block.
+pub(super) fn forward_grid(attention: &Attention, mode: Mode, shared: usize) -> Grid {
+    grid(attention, mode, attention.q_len, FORWARD, shared)
 }
 
 /// Rows that a warp owns: two bands of 16 if their accumulators fit into registers.
@@ -73,12 +69,12 @@ fn warp_rows(head: usize, mode: Mode) -> usize {
 }
 
 /// How a kernel is spread over `len` rows.
-fn grid(attention: &Attention, mode: Mode, len: usize, kernel: &Kernel, gpu: &Gpu) -> Grid {
+fn grid(attention: &Attention, mode: Mode, len: usize, own: Own, shared: usize) -> Grid {
     let rows = warp_rows(attention.head_dim, mode);
-    let statistics = if kernel.statistics { 8 * attention.q_len.next_multiple_of(TILE) } else { 0 };
-    let bytes = |warps| tiles(attention.head_dim, mode, rows * warps, kernel.own) + statistics;
+    let statistics = if own.statistics { 8 * attention.q_len.next_multiple_of(TILE) } else { 0 };
+    let bytes = |warps| tile_bytes(attention.head_dim, mode, rows * warps, own.tiles) + statistics;
     let needed = len.div_ceil(rows).max(1);
-    let most = most_warps(bytes, gpu.properties.shared_memory as usize);
+    let most = most_warps(bytes, shared);
     let blocks = needed.div_ceil(most);
     let warps = needed.div_ceil(blocks);
     Grid {
@@ -88,13 +84,13 @@ fn grid(attention: &Attention, mode: Mode, len: usize, kernel: &Kernel, gpu: &Gp
     }
 }
 
-/// The most warps of a block whose shared memory, so many bytes for a number of warps, is at most `shared`.
+/// The most warps of a block whose shared memory, `bytes` of a number of warps, is at most `shared`.
 fn most_warps(bytes: impl Fn(usize) -> usize, shared: usize) -> usize {
     (1..=MOST_WARPS).rev().find(|&warps| bytes(warps) <= shared).unwrap_or(1)
 }
 
 /// Bytes of the tiles of a block: the pairs it walks over, two in bf16 and one in f32, and `own` tiles of its rows.
-fn tiles(head: usize, mode: Mode, rows: usize, own: usize) -> usize {
+fn tile_bytes(head: usize, mode: Mode, rows: usize, own: usize) -> usize {
     let width = head.next_multiple_of(16);
     let (pairs, row) = match mode {
         Mode::Bf16 => (2, (width + 8) * 2),
@@ -108,44 +104,61 @@ impl Cuda {
         &self,
         attention: &Attention,
         saved: &AttentionGrad,
-        (inputs, mode): (&Inputs, Mode),
+        (inputs, kernels): (&Inputs, &Tiled),
         grad: &Buffer,
-        to: &Targets,
+        to: Targets,
     ) -> Result<()> {
+        let (shape, mode) = (shape(attention), inputs.mode);
+        let shared = self.gpu.properties.shared_memory as usize;
         let count = attention.batch * attention.heads * attention.q_len;
         let delta = self.take_f32(count)?;
-        let delta_grid = Grid::new([count.div_ceil(32), 1, 1], [256, 1]);
-        let args = [
-            shape(attention),
-            Arg::Address(on_gpu(saved.out).address()),
-            Arg::Address(grad.address()),
-            Arg::Address(delta.address()),
-            Arg::I64(count as i64),
-        ];
-        self.gpu.launch(&inputs.kernels, NAMES[1], delta_grid, &args)?;
-        let statistics = [on_gpu(saved.lse), &delta].map(|x| Arg::Address(x.address()));
-        let grad = [rows(grad, 0, attention.width())];
-        let read = [&inputs.args(attention)[..], &grad, &statistics].concat();
-        let over_queries = grid(attention, mode, attention.q_len, &QUERIES, &self.gpu);
-        let args = [&read[..], &to.dq].concat();
-        self.gpu.launch(&inputs.kernels, QUERIES.name, over_queries, &args)?;
-        let over_keys = grid(attention, mode, attention.kv_len, &KEYS, &self.gpu);
-        let args = [&read[..], &to.dkv].concat();
-        self.gpu.launch(&inputs.kernels, KEYS.name, over_keys, &args)
+        let grid_of_delta = Grid::new([count.div_ceil(32), 1, 1], [256, 1]);
+        let params = (shape, on_gpu(saved.out).read(), grad.read(), delta.write(), count as i64);
+        self.gpu.launch(&kernels.attention_delta, grid_of_delta, params)?;
+        let [q, k, v] = inputs.rows(attention);
+        let grad = Rows::new(grad, 0, attention.width());
+        let (lse, delta) = (on_gpu(saved.lse).read(), delta.read());
+        let Targets { dq: (dq, dq_row), dk, dv, dkv_row } = to;
+        let over_queries = grid(attention, mode, attention.q_len, QUERIES, shared);
+        let params = (shape, q, k, v, grad, lse, delta, dq, dq_row);
+        self.gpu.launch(&kernels.attention_backward_queries, over_queries, params)?;
+        let over_keys = grid(attention, mode, attention.kv_len, KEYS, shared);
+        let params = (shape, q, k, v, grad, lse, delta, dk, dv, dkv_row);
+        self.gpu.launch(&kernels.attention_backward_keys, over_keys, params)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::self_attention;
     use super::*;
 
     #[test]
     fn a_block_takes_no_more_shared_memory_than_there_is() {
         let rows = warp_rows(64, Mode::Tf32);
-        let bytes = |warps: usize| tiles(64, Mode::Tf32, rows * warps, KEYS.own) + 8 * 256;
+        let bytes = |warps: usize| tile_bytes(64, Mode::Tf32, rows * warps, KEYS.tiles) + 8 * 256;
         for (shared, warps) in [(227 << 10, 4), (99 << 10, 3), (48 << 10, 1)] {
             assert_eq!(most_warps(bytes, shared), warps);
         }
         assert!(bytes(3) <= 99 << 10 && bytes(4) > 99 << 10);
+    }
+
+    #[test]
+    fn the_warps_of_a_grid_own_every_row_and_no_block_is_idle() {
+        for (head, mode) in [(64, Mode::Bf16), (64, Mode::Tf32), (128, Mode::F32), (12, Mode::F32)]
+        {
+            for len in [1, 15, 16, 17, 63, 64, 65, 199, 1000] {
+                self_attention(len, head, |attention| {
+                    for (own, shared) in [(FORWARD, 227 << 10), (QUERIES, 99 << 10)] {
+                        let Grid { blocks, threads, shared: bytes } =
+                            grid(attention, mode, len, own, shared);
+                        let per_block = threads[0] as usize / 32 * warp_rows(head, mode);
+                        assert!(blocks[0] * per_block >= len, "{mode:?} {head} {len}");
+                        assert!((blocks[0] - 1) * per_block < len, "{mode:?} {head} {len}");
+                        assert!(bytes as usize <= shared && threads[0] <= 128);
+                    }
+                });
+            }
+        }
     }
 }

@@ -1,20 +1,19 @@
 // softmax(Q Kᵀ / sqrt(d)) V per head and its gradients on tensor cores; scores live in registers only.
 //
-// A warp owns BANDS times 16 rows of the result, a block as many warps as the launch says: what a warp reads of the other
-// side serves all its bands. Accumulators of one product are the left operand of the next as they stand: the order along
-// the contracted axis is free, so the right operand is read in the order the accumulators are held in. Blocks never share
-// an output, so results are the same bits every time.
+// A warp owns BANDS times 16 rows of the result; what it reads of the other side serves all its bands. A block has as
+// many warps as the launch says, at most MOST_THREADS threads, and walks over the other side in tiles of TILE rows.
+// The accumulators of one product are the left operand of the next as they are: the order along the contracted axis
+// is free, so the right operand is read in the order of the accumulators. Blocks never share an output, so results
+// are the same bits every time.
 
-#define TILE 64
-// Rows of the other side that the gradients of queries and of keys take at once: as many as registers allow.
+// Rows of the other side that the gradients of queries and of keys process at once: as many as registers allow.
 #define QUERY_PART 32
-#define KEY_PART (MODE == 0 || BANDS == 2 ? 16 : 32)
-#define STAGES (MODE == 0 ? 2 : 1)
-#define BANDS (MODE != 2 && WIDTH <= 64 ? 2 : 1)
-#define MOST_THREADS 128
+#define KEY_PART (MODE == MODE_BF16 || BANDS == 2 ? 16 : 32)
+#define STAGES (MODE == MODE_BF16 ? 2 : 1)
+#define BANDS (MODE != MODE_F32 && WIDTH <= 64 ? 2 : 1)
 #define VECTOR (16 / (int)sizeof(Element))
 
-// Begins to copy `count` rows of one head, from `first` on, into a tile; what lies outside is zero. `arrived` waits.
+// Starts to copy `count` rows of one head, from `first` on, into a tile; rows past the end are zero. `arrived` waits.
 __device__ __forceinline__ void load_tile(Element *tile, int count, const Element *rows, i64 pitch, int first,
                                           int len) {
     const int packs = WIDTH / VECTOR;
@@ -39,7 +38,7 @@ __device__ __forceinline__ void arrived() {
     __syncthreads();
 }
 
-// c[16 BANDS, N] += left rows of a warp by N rows of `right`, of which `count` are not zero.
+// c[16 BANDS, N] += a warp's rows of `left` times N rows of `right`, of which the first `count` matter.
 template <int N>
 __device__ __forceinline__ void scores(float c[BANDS][N / 8][4], const Element *left, int row, const Element *right,
                                        int count) {
@@ -62,7 +61,7 @@ __device__ __forceinline__ void scores(float c[BANDS][N / 8][4], const Element *
     }
 }
 
-// c[16 BANDS, WIDTH] += weights[16 BANDS, N] by `right` [N, WIDTH], of whose rows `count` are not zero.
+// c[16 BANDS, WIDTH] += weights[16 BANDS, N] times `right` [N, WIDTH], of whose rows the first `count` matter.
 template <int N>
 __device__ __forceinline__ void combine(float c[BANDS][WIDTH / 8][4], const float weights[BANDS][N / 8][4],
                                         const Element *right, int count) {
@@ -96,7 +95,7 @@ __device__ __forceinline__ void clear(float c[BANDS][N][4]) {
 
 #define EACH_BAND(band) _Pragma("unroll") for (int band = 0; band < BANDS; band++)
 
-// A band's rows, those of the first 8 times `top`, those of the last 8 times `bottom`.
+// Writes a band's rows, the first 8 times `top` and the last 8 times `bottom`.
 __device__ __forceinline__ void store(const float c[WIDTH / 8][4], Element *rows, i64 pitch, int first, int len,
                                       float top, float bottom) {
     int member = threadIdx.x % 4, row = first + threadIdx.x % 32 / 4;
@@ -127,8 +126,8 @@ __device__ __forceinline__ void store(const float c[WIDTH / 8][4], Element *rows
 #define TILE_AT(i) ((Element *)memory + (i) * TILE * PITCH)
 #define OWN_AT(i) (TILE_AT(2 * STAGES) + (i) * OWN * PITCH)
 
-// Walks over the other side in tiles: pair `stage` of tiles is worked on while the next pair arrives, where there is
-// room for two. The first arrival covers what the block began to load before.
+// Walks over the other side in pairs of tiles. Where there is room for two pairs, one is worked on while the next
+// arrives. The first arrival also covers what the block started to load before.
 template <class Load, class Work>
 __device__ __forceinline__ void walk(int len, Load load, Work work) {
     load(0, 0);
@@ -157,7 +156,7 @@ __device__ __forceinline__ void walk(int len, Load load, Work work) {
         load_tile(TILE_AT(2 * stage + 1), TILE, HEAD_OF(b, len), b.row, at, len);          \
     }
 
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, MODE == 0 ? 3 : 2)
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, MODE == MODE_BF16 ? 3 : 2)
 attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse) {
     Element *qs = OWN_AT(0);
     int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16 * BANDS;
@@ -217,7 +216,7 @@ attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse)
     }
 }
 
-// Σ dO O of each row and head, [B, h, M]: 8 lanes each, neighbours in memory side by side.
+// Σ dO O of each row and head, [B, h, M]: 8 lanes each, which read neighbours in memory.
 extern "C" __global__ void attention_delta(Shape shape, const Element *out, const Element *grad, float *delta, i64 n) {
     i64 row = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 8;
     int lane = threadIdx.x % 8;
@@ -285,7 +284,7 @@ attention_backward_keys(Shape shape, Rows q, Rows k, Rows v, Rows grad, const fl
     int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16 * BANDS;
     load_tile(ks, OWN, HEAD_OF(k, shape.kv_len), k.row, first, shape.kv_len);
     load_tile(vs, OWN, HEAD_OF(v, shape.kv_len), v.row, first, shape.kv_len);
-    // Of every query: minus the logarithm of its sum, and its delta. Queries past the end weigh nothing.
+    // For every query: minus the logarithm of its sum, and its delta. The weights of queries past the end are zero.
     Pack<float, 2> *statistics = (Pack<float, 2> *)OWN_AT(2);
     for (int i = threadIdx.x; i < (shape.q_len + TILE - 1) / TILE * TILE; i += blockDim.x) {
         bool inside = i < shape.q_len;

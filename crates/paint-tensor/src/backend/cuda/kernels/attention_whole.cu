@@ -1,16 +1,40 @@
-// softmax(Q Kᵀ / sqrt(d)) V and its gradients for sequences whose keys and values fit into shared memory as a whole, heads
-// of 64 channels, on Hopper: in bf16, or in fp16 for what tf32 would do.
+// softmax(Q Kᵀ / sqrt(d)) V and its gradients for sequences that fit into shared memory as a whole, heads of 64
+// channels, on Hopper: in bf16, or in fp16 (see tiles.cuh) where tf32 is asked for.
 //
-// TOKENS is the length rounded up to 16. A warpgroup owns 64 rows of a result; the two of a block of the forward kernel take
-// TURNS of them each. Accumulators of one product are the left operand of the next as they
-// stand. Blocks never share an output, so results are the same bits every time.
+// One block works on one head of one image. Blocks never share an output, so results are the same bits every time. T is
+// TOKENS, the length rounded up to 16; a row of a tile takes 128 bytes.
+//
+// Forward: 2 warpgroups, 2 blocks per multiprocessor.
+//
+//     shared   | K [T, 64]  | V [T, 64]  | Q [128 TURNS, 64]     |     T = 208: 1 + 26 + 26 + 32 = 85 KiB per block
+//              +------------+------------+-----------------------+     (the first KiB is for alignment)
+//     owner                                | wg 0 | wg 1 | wg 0 |..     64 queries per turn of a warpgroup
+//
+//     registers (128 per thread):  scores of up to 128 keys s[64], then as weights p[32];  result o[32];  4 statistics
+//
+//     per turn and part of the keys:   S = Q Kᵀ  ->  running maximum and sum  ->  P  ->  O += P V
+//
+// Backward: GROUPS warpgroups, ROWS is the length rounded up to 32.
+//
+//     shared   | Q | dO | K | V |  dS, GROUPS tiles  | shift, delta |     T = 208: 1 + 4 * 28 + 4 * 28 + 1.75 KiB =
+//              +---+----+---+---+--------------------+--------------+     226.75 of the 227 KiB that a block may have
+//     bytes      ROWS * 128 each  GROUPS * ROWS * 128  ROWS * 8
+//
+//     registers (128 or more):  dK key[32], dV value[32];  Sᵀ and dPᵀ of 32 queries, 16 each;  8 + 8 as fragments
+//
+//     1. warpgroup g owns keys 64 g.., and for every 32 queries:
+//            Sᵀ = K Qᵀ,  dPᵀ = V dOᵀ  ->  Pᵀ,  dSᵀ = Pᵀ (dPᵀ - delta)  ->  dV += Pᵀ dO,  dK += dSᵀ Q,  and dSᵀ is kept
+//     2. warpgroup g owns queries 64 g..:  dQ = dS K, from tile g of dS, [keys, 64 queries]
+//
+// The accumulators of one product are the left operand of the next as they are.
 
-// Rows of a tile of the gradients, which take 32 queries at once.
+// Rows of a tile of the backward kernel, which takes 32 queries at once.
 #define ROWS ((TOKENS + 31) / 32 * 32)
 #define GROUPS ((ROWS + 63) / 64)
 
-// What COUNT keys from FIRST on mean for a warpgroup's 64 queries in a tile: weights relative to the largest score so far,
-// their sum, and the values they weigh. The first part begins all three; in the first turn it waits for the values.
+// The share of COUNT keys, from FIRST on, in the results of a warpgroup's 64 queries: weights relative to the largest
+// score so far (`top`), their sum, and the weighted values `o`. The first part of the keys initialises all three; in
+// the first turn it also waits for the values.
 template <int FIRST, int COUNT>
 __device__ __forceinline__ void attend(int turn, u32 tile, u32 ks, u32 vs, float factor, int len, bool weigh,
                                        float top[2], float sum[2], float o[32]) {
@@ -26,9 +50,9 @@ __device__ __forceinline__ void attend(int turn, u32 tile, u32 ks, u32 vs, float
     }
     issued();
     done<0>();
-    // A warp past the end has nothing to weigh; what it multiplies below is never stored.
+    // The rows of a warp past the end are never stored, so their weights need not be computed.
     if (weigh) {
-        // The length rounds up to TOKENS: only the last 16 columns can lie past the end.
+        // The length is within 16 of TOKENS: only the last 16 columns can lie past the end.
         if (FIRST + COUNT == TOKENS) EACH(j, i, 16) {
                 const int last = COUNT / 8 - 2;
                 if (FIRST + COLUMN(last + j, i) >= len) s[4 * (last + j) + i] = -INFINITY;
@@ -69,7 +93,7 @@ __device__ __forceinline__ void attend(int turn, u32 tile, u32 ks, u32 vs, float
     done<0>();
 }
 
-// Keys of the first part: all, or as many as leave registers for a second block beside this one.
+// Keys of the first part: all of them, or as many as leave registers for a second block on the multiprocessor.
 #define PART (TOKENS <= 128 ? TOKENS : 128)
 
 extern "C" __global__ void __launch_bounds__(256, 2)
@@ -89,7 +113,7 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
 #pragma unroll 1
     for (int turn = 0; turn < TURNS; turn++) {
         int first = (turn * 2 + group) * 64, row = first + WARP_ROW;
-        // Both groups take the first turn, in which all threads meet.
+        // Both warpgroups take the first turn, which has a barrier for all threads.
         if (turn && first >= len) return;
         u32 tile = qs + first * ROW_BYTES;
         float top[2], sum[2], o[32];
@@ -111,8 +135,7 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
     }
 }
 
-// All gradients of one head of one image. A warpgroup owns 64 keys, with scores held transposed, and then 64 queries: what
-// all of them found about the scores lies in shared memory by then.
+// All gradients of one head of one image.
 extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS <= 2 ? 2 : 1)
 attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const Element *out, const float *lse,
                          Element *dq, i64 dq_row, Element *dk, Element *dv, i64 dkv_row) {
@@ -134,7 +157,7 @@ attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const E
         if (ROW_OF(pass) < len) o[pass] = *(const Pack<Element, 8> *)(out + ROW_OF(pass) * width + CHUNK * 8);
     float value_unit = values.unit(), gradient_unit = gradients.unit();
     arrived<0>();
-    // Of every query: minus the logarithm of its sum, and Σ dO O. Queries past the end weigh nothing.
+    // For every query: minus the logarithm of its sum, and Σ dO O. The weights of queries past the end are zero.
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
         int row = ROW_OF(pass);
@@ -158,11 +181,13 @@ attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const E
         ready();
 #pragma unroll
         for (int step = 0; step < 4; step++)
-            multiply_32(s, operand(ks + group * 64 * ROW_BYTES + step * 32), operand(qs + at * ROW_BYTES + step * 32), step);
+            multiply_32(s, operand(ks + group * 64 * ROW_BYTES + step * 32),
+                        operand(qs + at * ROW_BYTES + step * 32), step);
         issued();
 #pragma unroll
         for (int step = 0; step < 4; step++)
-            multiply_32(dp, operand(vs + group * 64 * ROW_BYTES + step * 32), operand(gs + at * ROW_BYTES + step * 32), step);
+            multiply_32(dp, operand(vs + group * 64 * ROW_BYTES + step * 32),
+                        operand(gs + at * ROW_BYTES + step * 32), step);
         issued();
         done<1>();
         if (own < len)
@@ -188,7 +213,8 @@ attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const E
             for (int i = 0; i < 8; i++) {
                 int row = own + LANE / 4 + i % 2 * 8;
                 u32 to = slopes + at / 64 * bytes + chunk_at(row, at % 64 / 8 + i / 2) + LANE % 4 * 4;
-                // A key past the end has scores of zero, which may be infinitely above those of others.
+                // A key past the end has scores of zero, which may be so far above the others that its weight is
+                // infinite.
                 asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(row < len ? slope[i] : 0) : "memory");
             }
         done<0>();
@@ -204,9 +230,11 @@ attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const E
     float slope_unit = shape.scale * gradient_unit * value_unit;
     float of_query = slope_unit * key_unit, of_key = slope_unit * query_unit;
     if (own < len) {
-        store(value, vs, own, dv + head * dkv_row + blockIdx.y * HEAD, dkv_row, own, len, gradient_unit, gradient_unit);
+        store(value, vs, own, dv + head * dkv_row + blockIdx.y * HEAD, dkv_row, own, len, gradient_unit,
+              gradient_unit);
         store(key, gs, own, dk + head * dkv_row + blockIdx.y * HEAD, dkv_row, own, len, of_key, of_key);
     }
     done<0>();
-    if (own < len) store(query, qs, own, dq + head * dq_row + blockIdx.y * HEAD, dq_row, own, len, of_query, of_query);
+    if (own < len)
+        store(query, qs, own, dq + head * dq_row + blockIdx.y * HEAD, dq_row, own, len, of_query, of_query);
 }

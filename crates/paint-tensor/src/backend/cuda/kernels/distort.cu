@@ -1,7 +1,5 @@
-// Augmented looks at images: colours first, then map, blur, flip and noise. See `op/distort.rs` for the order.
-
-enum { BRIGHTNESS, CONTRAST, SATURATION, HUE, GAMMA };
-#define TAPS 5
+// Augmented looks at images: colours first, then map, blur, flip and noise. See `op/distort.rs` for the order. The host
+// defines COLOR_*, the numbers of the colour operations, and TAPS, the width of the blur.
 
 struct Look {
     int op[5];
@@ -16,7 +14,7 @@ __device__ __forceinline__ float grey(Rgb p) { return 0.2989f * p.r + 0.587f * p
 __device__ __forceinline__ Rgb blend(Rgb p, float other, float f) {
     return affine(p, f, (1.0f - f) * other);
 }
-__device__ __forceinline__ float power(float x, float f) { return unit(powf(fmaxf(x, 1e-8f), f)); }
+__device__ __forceinline__ float power(float x, float f) { return unit(powf(x < 1e-8f ? 1e-8f : x, f)); }
 
 __device__ Rgb turn_hue(Rgb p, float turn) {
     float v = fmaxf(p.r, fmaxf(p.g, p.b)), range = v - fminf(p.r, fminf(p.g, p.b));
@@ -39,10 +37,11 @@ __device__ Rgb turn_hue(Rgb p, float turn) {
 
 __device__ __forceinline__ Rgb recolor(Rgb p, int op, float f, float mean) {
     switch (op) {
-        case BRIGHTNESS: return affine(p, f, 0.0f);
-        case CONTRAST: return blend(p, mean, f);
-        case SATURATION: return blend(p, grey(p), f);
-        case HUE: return turn_hue(p, f);
+        case COLOR_BRIGHTNESS: return affine(p, f, 0.0f);
+        case COLOR_CONTRAST: return blend(p, mean, f);
+        case COLOR_SATURATION: return blend(p, grey(p), f);
+        case COLOR_HUE: return turn_hue(p, f);
+        case COLOR_GAMMA:
         default: return {power(p.r, f), power(p.g, f), power(p.b, f)};
     }
 }
@@ -55,13 +54,14 @@ __device__ __forceinline__ Rgb recolored(const float *image, int pixels, int i, 
     return p;
 }
 
-// One block for each image of a look: up to the contrast, whose mean grey needs the whole image, and then the rest.
+// One block for each image of a look: the operations before contrast, whose mean grey needs the whole image, and then
+// the others.
 extern "C" __global__ void distort_colors(const Look *looks, const float *images, float *out, int pixels) {
     Look look = looks[blockIdx.y];
     const float *image = images + (i64)blockIdx.x * 3 * pixels;
     out += ((i64)blockIdx.y * gridDim.x + blockIdx.x) * 3 * pixels;
     int contrast = 0;
-    while (contrast < 4 && look.op[contrast] != CONTRAST) contrast++;
+    while (contrast < 4 && look.op[contrast] != COLOR_CONTRAST) contrast++;
     float sum = 0.0f;
     for (int i = threadIdx.x; i < pixels; i += blockDim.x) {
         Rgb p = recolored(image, pixels, i, look, 0, contrast, 0.0f, true);
@@ -84,7 +84,7 @@ __device__ __forceinline__ int mirror(int i, int n) {
     return max(min(i >= n ? 2 * (n - 1) - i : i, n - 1), 0);
 }
 
-// N(0, 1) out of a seed and a place, as on the processor.
+// A draw from N(0, 1) that depends on a seed and a place alone, as on the CPU.
 __device__ __forceinline__ float normal(u64 seed, u64 place) {
     u64 x = seed + place * 0x9e3779b97f4a7c15ull;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -94,7 +94,7 @@ __device__ __forceinline__ float normal(u64 seed, u64 place) {
     return sqrtf(-2.0f * logf((float)((x >> 40) + 1) * one)) * cosf((float)(x & 0xffffff) * one * 6.2831853f);
 }
 
-// One thread for each pixel of each image of a look; `noise` is null where it is to be computed.
+// One thread for each pixel of each image of a look. Where `noise` is null, it is computed.
 extern "C" __global__ void distort_places(const Look *looks, const float *colored, const float *noise, float std,
                                           float *out, int h, int w, i64 n) {
     int pixels = h * w;
@@ -114,7 +114,8 @@ extern "C" __global__ void distort_places(const Look *looks, const float *colore
                 float xx = mirror(from + look.pad_x + dx - TAPS / 2, wide);
                 float u = look.matrix[0] * xx + look.matrix[1] * yy + look.matrix[2];
                 float v = look.matrix[3] * xx + look.matrix[4] * yy + look.matrix[5];
-                float fu = floorf(u), fv = floorf(v), share[2][2] = {{1.0f - (u - fu), u - fu}, {1.0f - (v - fv), v - fv}};
+                float fu = floorf(u), fv = floorf(v);
+                float share[2][2] = {{1.0f - (u - fu), u - fu}, {1.0f - (v - fv), v - fv}};
                 for (int corner = 0; corner < 4; corner++) {
                     int cx = (int)fu + corner % 2, cy = (int)fv + corner / 2;
                     if (cx < 0 || cy < 0 || cx >= wide || cy >= high) continue;

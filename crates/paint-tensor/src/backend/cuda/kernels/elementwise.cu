@@ -1,43 +1,45 @@
-// Functions of single elements.
-
-enum { EXP, LOG, SQRT, RELU, STEP, GELU, GELU_SLOPE, SCALE, ADD_SCALAR };
-enum { ADD, SUB, MUL, DIV };
+// Functions of single elements. The numbers UNARY_* and BINARY_* of the functions come from the host.
 
 __device__ __forceinline__ float normal_cdf(float x) { return 0.5f * (1.0f + erff(x * 0.70710678f)); }
 __device__ __forceinline__ float normal_pdf(float x) { return 0.39894228f * expf(-0.5f * x * x); }
 
-__device__ __forceinline__ float unary(int op, float x, float argument) {
+// Finite where e^x overflows, as on the CPU; NaN stays NaN.
+__device__ __forceinline__ float finite_exp(float x) { return expf(x > 88.3f ? 88.3f : x); }
+
+__device__ __forceinline__ float of_one(int op, float x, float argument) {
     switch (op) {
-        case EXP: return expf(x);
-        case LOG: return logf(x);
-        case SQRT: return sqrtf(x);
-        case RELU: return x > 0.0f || x != x ? x : 0.0f;
-        case STEP: return x > 0.0f ? 1.0f : 0.0f;
-        case GELU: return x * normal_cdf(x);
-        case GELU_SLOPE: return normal_cdf(x) + x * normal_pdf(x);
-        case SCALE: return x * argument;
+        case UNARY_EXP: return finite_exp(x);
+        case UNARY_LOG: return logf(x);
+        case UNARY_SQRT: return sqrtf(x);
+        case UNARY_RELU: return x > 0.0f || x != x ? x : 0.0f;
+        case UNARY_STEP: return x > 0.0f ? 1.0f : x != x ? x : 0.0f;
+        case UNARY_GELU: return x * normal_cdf(x);
+        case UNARY_GELU_SLOPE: return normal_cdf(x) + x * normal_pdf(x);
+        case UNARY_SCALE: return x * argument;
+        case UNARY_ADD_SCALAR:
         default: return x + argument;
     }
 }
 
-__device__ __forceinline__ float binary(int op, float a, float b) {
+__device__ __forceinline__ float of_two(int op, float a, float b) {
     switch (op) {
-        case ADD: return a + b;
-        case SUB: return a - b;
-        case MUL: return a * b;
+        case BINARY_ADD: return a + b;
+        case BINARY_SUB: return a - b;
+        case BINARY_MUL: return a * b;
+        case BINARY_DIV:
         default: return a / b;
     }
 }
 
-extern "C" __global__ void fill_f32(float *out, float value, i64 n) {
+extern "C" __global__ void fill(float *out, float value, i64 n) {
     FOR_ELEMENTS(i, n) out[i] = value;
 }
 
-extern "C" __global__ void unary_f32(int op, float argument, const float *x, float *out, i64 n) {
-    FOR_ELEMENTS(i, n) out[i] = unary(op, x[i], argument);
+extern "C" __global__ void unary(int op, float argument, const float *x, float *out, i64 n) {
+    FOR_ELEMENTS(i, n) out[i] = of_one(op, x[i], argument);
 }
 
-// Elements up to 16 bytes at a time: storages begin at multiples of 16 bytes, the rest is done one by one.
+// Up to 16 bytes of each operand at a time, then the rest element by element. Buffers begin at multiples of 16 bytes.
 template <class A, class B, class O, class F>
 __device__ __forceinline__ void zip(const A *a, const B *b, O *out, i64 n, F f) {
     const int N = sizeof(A) + sizeof(B) + sizeof(O) == 6 ? 8 : 4;
@@ -55,7 +57,7 @@ __device__ __forceinline__ void zip(const A *a, const B *b, O *out, i64 n, F f) 
 
 #define BINARY(name, A, B, O)                                                                              \
     extern "C" __global__ void binary_##name(int op, const A *a, const B *b, O *out, i64 n) {              \
-        zip(a, b, out, n, [op](float x, float y) { return binary(op, x, y); });                            \
+        zip(a, b, out, n, [op](float x, float y) { return of_two(op, x, y); });                            \
     }
 BINARY(f32_f32, float, float, float)
 BINARY(f32_bf16, float, bf16, float)
@@ -74,11 +76,11 @@ extern "C" __global__ void restore(const float *source, const float *index, floa
 }
 
 #define CAST(name, A, O)                                                                     \
-    extern "C" __global__ void cast_##name(const A *a, O *out, i64 n) {                      \
+    extern "C" __global__ void cast_to_##name(const A *a, O *out, i64 n) {                   \
         zip(a, a, out, n, [](float x, float) { return x; });                                 \
     }
-CAST(f32_bf16, float, bf16)
-CAST(bf16_f32, bf16, float)
+CAST(bf16, float, bf16)
+CAST(f32, bf16, float)
 
 // GELU's two factors, Φ and φ. In bf16 the error function is that of Abramowitz and Stegun 7.1.26, which is off by at
 // most 1.5e-7 and shares its exponential with φ.
@@ -114,11 +116,11 @@ __device__ __forceinline__ void normal(float x, float &cdf, float &pdf) {
 ACTIVATION(f32, float)
 ACTIVATION(bf16, bf16)
 
-struct Axes {
+struct Broadcast {
     int rank, size[8], a[8], b[8];
 };
 
-extern "C" __global__ void binary_broadcast(int op, Axes axes, const float *a, const float *b, float *out, i64 n) {
+extern "C" __global__ void binary_broadcast(int op, Broadcast axes, const float *a, const float *b, float *out, i64 n) {
     FOR_ELEMENTS(i, n) {
         u32 rest = i, at_a = 0, at_b = 0;
         for (int axis = axes.rank - 1; axis >= 0; axis--) {
@@ -127,8 +129,6 @@ extern "C" __global__ void binary_broadcast(int op, Axes axes, const float *a, c
             at_a += index * axes.a[axis];
             at_b += index * axes.b[axis];
         }
-        out[i] = binary(op, a[at_a], b[at_b]);
+        out[i] = of_two(op, a[at_a], b[at_b]);
     }
 }
-
-// The first velocity is the gradient itself: `velocity` is null then.

@@ -1,8 +1,8 @@
-// Fragments of the tensor cores' products: operands out of tiles in shared memory, or out of accumulators.
+// Operands of the tensor cores' products: fragments of tiles in shared memory, or of accumulators.
 //
 // Compiled for one head dimension (HEAD, padded with zeros to WIDTH, a multiple of 16) and one arithmetic (MODE).
 
-#if MODE == 0
+#if MODE == MODE_BF16
 #define DEPTH 16
 #define PITCH (WIDTH + 8)
 #else
@@ -10,7 +10,7 @@
 #define PITCH (WIDTH + 4)
 #endif
 
-#if MODE == 0
+#if MODE == MODE_BF16
 struct Left { u32 r[4]; };
 struct Right { u32 r[2]; };
 
@@ -60,16 +60,16 @@ __device__ __forceinline__ u32 tf32(float x) {
     return out;
 }
 
-// A number in `terms` parts of tf32 each.
+// N numbers in tf32, in MODE_F32 each as the sum of two.
 template <int N>
 struct Parts {
     u32 high[N];
-#if MODE == 2
+#if MODE == MODE_F32
     u32 low[N];
 #endif
     __device__ __forceinline__ void set(int i, float x) {
         high[i] = tf32(x);
-#if MODE == 2
+#if MODE == MODE_F32
         low[i] = tf32(x - __uint_as_float(high[i]));
 #endif
     }
@@ -129,7 +129,7 @@ __device__ __forceinline__ void multiply_tf32(float c[4], const u32 a[4], const 
 }
 
 __device__ __forceinline__ void multiply(float c[4], const Left &a, const Right &b) {
-#if MODE == 2
+#if MODE == MODE_F32
     multiply_tf32(c, a.low, b.high);
     multiply_tf32(c, a.high, b.low);
 #endif

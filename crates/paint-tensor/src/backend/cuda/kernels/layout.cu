@@ -1,9 +1,6 @@
-// Moving elements, and sums along axes.
+// Moving elements, and sums along axes. The host defines COLUMNS and LANES, the threads of a block that sums columns.
 
-#define COLUMNS 32
-#define LANES 16
-
-// A block's sum of what its LANES rows of threads hold for each of COLUMNS columns.
+// The sum over the LANES rows of threads of a block, for each of its COLUMNS columns.
 __device__ __forceinline__ float block_column_sum(float value) {
     __shared__ float part[LANES][COLUMNS + 1];
     part[threadIdx.y][threadIdx.x] = value;
@@ -106,6 +103,7 @@ __device__ void copy_rows(const T *x, i64 from, i64 from_row, O *out, i64 to, i6
     }
 COPY(f32_f32, float, float)
 COPY(f32_bf16, float, bf16)
+COPY(bf16_f32, bf16, float)
 COPY(bf16_bf16, bf16, bf16)
 
 extern "C" __global__ void gather(const float *x, const float *index, float *out, int width, i64 n) {
@@ -123,7 +121,7 @@ extern "C" __global__ void scatter_add(const float *x, const float *index, float
     }
 }
 
-// Row `blockIdx.y` of the table: from where, to where, and how many words.
+// A row of the table, for each `blockIdx.y`: address to copy from, address to copy to, and number of words.
 extern "C" __global__ void copy_all(const u64 *table) {
     const u64 *row = table + 3 * blockIdx.y;
     const u32 *from = (const u32 *)row[0];

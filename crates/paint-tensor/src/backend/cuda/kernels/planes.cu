@@ -1,4 +1,4 @@
-// Channels and windows of images: batch norm's sums, pooling, and the matrix form of convolutions.
+// Channels and windows of images: the sums of batch norm, pooling, and convolutions as matrix products.
 
 #define EACH_OF_CHANNEL(at)                                                                             \
     for (i64 i = threadIdx.x, at; i < (i64)outer * inner &&                                             \
@@ -80,7 +80,7 @@ extern "C" __global__ void max_pool(Window w, const float *x, float *out, float 
     }
 }
 
-// Windows whose rows and columns can hold an input pixel; each pixel gathers, so no two threads write one place.
+// The windows that contain an input pixel. Each pixel gathers from them, so no two threads write to one place.
 #define HOLDERS(w, pixel, first_y, last_y, first_x, last_x)                                              \
     int py = (pixel) / w.width + w.padding, px = (pixel) % w.width + w.padding;                          \
     int first_y = py < w.side ? 0 : (py - w.side) / w.stride + 1, last_y = min(py / w.stride, w.out_height - 1); \

@@ -41,7 +41,7 @@ struct Row {
     }
 };
 
-// Elements of one load of 16 bytes, and with them the rows that a kernel of so many chunks can hold.
+// Elements of one load of 16 bytes. A kernel of CHUNKS chunks holds rows of up to 32 * V * CHUNKS elements.
 #define V_OF(T) (16 / (int)sizeof(T))
 #define EACH(c, j) _Pragma("unroll") for (int c = 0; c < CHUNKS; c++) _Pragma("unroll") for (int j = 0; j < V; j++)
 #define INSIDE(c, d) ((c * 32 + lane) * V < d)
@@ -214,7 +214,9 @@ extern "C" __global__ void l2_normalize(const float *x, float *out, float *facto
     x += (i64)row * d;
     float squares = 0.0f;
     for (int i = lane; i < d; i += 32) squares += x[i] * x[i];
-    float f = 1.0f / sqrtf(fmaxf(warp_sum(squares), 1e-12f));
+    squares = warp_sum(squares);
+    // Not `fmaxf`, which would turn a NaN into the clamp.
+    float f = 1.0f / sqrtf(squares < 1e-12f ? 1e-12f : squares);
     for (int i = lane; i < d; i += 32) out[(i64)row * d + i] = x[i] * f;
     if (lane == 0) factor[row] = f;
 }

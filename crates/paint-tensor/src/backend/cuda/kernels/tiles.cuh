@@ -1,22 +1,43 @@
-// How the rows of a head come into tiles of 16-bit numbers, and results out of accumulators.
+// How the rows of a head get into tiles of 16-bit numbers, and results out of accumulators.
 //
-// MODE 0 copies bf16 as they are. MODE 1 has rows of f32: a tile holds them in fp16, which has as many significant bits as
-// tf32, times a power of two that brings the largest of them to [8, 16). What would then lie below the range of fp16 is less
-// than 2^-17 of the largest. The inverse of that power is the tile's unit.
+// A tile has rows of 64 channels, 8 chunks of 16 bytes. Chunk c of row r is stored at place c ^ (r % 8), so that
+// neither a row of chunks nor a column of them meets a memory bank twice:
+//
+//     byte    0    16   32   48   64   80   96   112
+//     row 0 | 0  | 1  | 2  | 3  | 4  | 5  | 6  | 7  |
+//     row 1 | 1  | 0  | 3  | 2  | 5  | 4  | 7  | 6  |     8 rows are an atom of 1024 bytes;
+//     row 2 | 2  | 3  | 0  | 1  | 6  | 7  | 4  | 5  |     a tile begins at a multiple of that
+//      ...
+//     row 7 | 7  | 6  | 5  | 4  | 3  | 2  | 1  | 0  |
+//     row 8 | 0  | 1  | 2  | ...                          the next atom
+//
+// Thread t of a block brings chunk t % 8 of row t / 8, and in each further pass of the row THREADS / 8 below. In bf16
+// that takes no registers, the copy is asynchronous; for f32 rows a thread holds 8 numbers for every pass: ceil(8
+// COUNT / THREADS) passes, so 56 registers for 224 rows and 256 threads.
+//
+// Accumulators of a warpgroup's product, 64 rows by N columns: warp w has rows 16 w .. 16 w + 15, and of those lane l
+// has rows l / 4 and l / 4 + 8, in each block j of 8 columns the two from 2 (l % 4):
+//
+//     c[4 j], c[4 j + 1]      row l / 4       columns 8 j + 2 (l % 4), and the next
+//     c[4 j + 2], c[4 j + 3]  row l / 4 + 8   the same columns
+//
+// Rows of f32 become fp16, which has as many significant bits as tf32, times a power of two that brings the largest
+// of them to [8, 16). What then falls below the range of fp16 is less than 2^-17 of the largest. The inverse of that
+// power is the tile's unit.
 
-// The first tile, where an atom may begin.
+// The first address where an atom may begin.
 __device__ __forceinline__ u32 first_tile() { return (shared_address(memory) + 1023) / 1024 * 1024; }
 
 #define LANE (threadIdx.x % 32)
 #define WARP_ROW (threadIdx.x % 128 / 32 * 16)
 
-// Rows of one head, `COUNT` from `first` on, on their way into a tile; what lies outside is zero. Every thread of a block of
-// THREADS brings chunks of 8 channels: its `pass`-th is CHUNK of row ROW_OF(pass).
+// `Arriving` is COUNT rows of one head, from `first` on, on their way into a tile; rows past the end are zero. A
+// thread's part in a pass is CHUNK of row ROW_OF(pass).
 #define ROW_OF(pass) ((int)(threadIdx.x + (pass) * THREADS) / 8)
 #define CHUNK ((int)threadIdx.x % 8)
 #define PASSES ((COUNT * 8 + THREADS - 1) / THREADS)
 
-#if MODE == 0
+#if MODE == MODE_BF16
 template <int COUNT, int THREADS>
 struct Arriving {
     u32 tile;
@@ -33,13 +54,14 @@ struct Arriving {
 
     __device__ __forceinline__ float unit() const { return 1.0f; }
 
-    // After the tile has arrived.
+    // Valid once the tile has arrived.
     __device__ __forceinline__ Pack<Element, 8> chunk(int pass) const {
         return *(const Pack<Element, 8> *)(memory + (tile - shared_address(memory)) + chunk_at(ROW_OF(pass), CHUNK));
     }
 };
 
-// A warp's 16 rows, the first 8 times `top` and the last times `bottom`, by way of its rows of a tile that is free.
+// Writes a warp's 16 rows, the first 8 times `top` and the others times `bottom`, by way of its rows of a tile that
+// is free.
 __device__ __forceinline__ void store(const float *c, u32 tile, int tile_row, Element *rows, i64 pitch, int first,
                                       int len, float top, float bottom) {
 #pragma unroll
@@ -79,7 +101,7 @@ struct Arriving {
         }
     }
 
-    // Writes the tile, where all threads first meet to find the largest.
+    // Writes the tile and returns its unit. All threads take part, to find the largest number.
     __device__ __forceinline__ float unit() const {
         u32 *most = (u32 *)(memory + (tile - shared_address(memory))), top = 0;
 #pragma unroll
@@ -100,7 +122,8 @@ struct Arriving {
             if (ROW_OF(pass) < COUNT)
                 asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(tile + chunk_at(ROW_OF(pass), CHUNK)),
                              "r"(pair(x[0] * factor, x[1] * factor)), "r"(pair(x[2] * factor, x[3] * factor)),
-                             "r"(pair(x[4] * factor, x[5] * factor)), "r"(pair(x[6] * factor, x[7] * factor)) : "memory");
+                             "r"(pair(x[4] * factor, x[5] * factor)), "r"(pair(x[6] * factor, x[7] * factor))
+                             : "memory");
         }
         return __uint_as_float((exponent - 3) << 23);
     }
@@ -108,7 +131,7 @@ struct Arriving {
     __device__ __forceinline__ Pack<Element, 8> chunk(int pass) const { return held[pass]; }
 };
 
-// A warp's 16 rows, the first 8 times `top` and the last times `bottom`; four lanes write a sector.
+// Writes a warp's 16 rows, the first 8 times `top` and the others times `bottom`; four lanes write a sector of memory.
 __device__ __forceinline__ void store(const float *c, u32, int, Element *rows, i64 pitch, int first, int len, float top,
                                       float bottom) {
 #pragma unroll
@@ -123,9 +146,9 @@ __device__ __forceinline__ void store(const float *c, u32, int, Element *rows, i
 }
 #endif
 
-// The warps of one warpgroup wait for each other, while another goes its own way.
+// A barrier for the warps of one warpgroup.
 __device__ __forceinline__ void together(int group) {
-    // By its number: a barrier that is chosen at run time takes all there are.
+    // With a number known when it is compiled: a barrier chosen at run time would reserve all of them.
     if (group == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
     else asm volatile("bar.sync 2, 128;" ::: "memory");
 }

@@ -1,4 +1,5 @@
-// Training: batches made of stored images, one step of all parameters, residual branches scaled by sample.
+// Training: batches made of stored images, one step of all parameters, residual branches scaled per sample. The host
+// defines TONE_*, the numbers of tones.
 
 // One look at one stored image, 11 words.
 struct View {
@@ -34,7 +35,8 @@ __device__ __forceinline__ Rgb stored(const unsigned char *image, int plane, int
 // The mean luma after brightness: a block works on one view.
 __device__ float mean_luma(const unsigned char *image, int plane, float brightness) {
     float sum = 0.0f;
-    for (int i = threadIdx.x; i < plane; i += blockDim.x) sum += luma(affine(stored(image, plane, i), brightness, 0.0f));
+    for (int i = threadIdx.x; i < plane; i += blockDim.x)
+        sum += luma(affine(stored(image, plane, i), brightness, 0.0f));
     return block_sum(sum) / plane;
 }
 
@@ -65,10 +67,10 @@ __device__ Rgb look(const unsigned char *image, const View &view, const Sizes &s
     rgb = affine(rgb, view.brightness, 0.0f);
     rgb = affine(rgb, view.contrast, (1.0f - view.contrast) * mean);
     rgb = affine(rgb, view.saturation, (1.0f - view.saturation) * luma(rgb));
-    if (view.tone == 1.0f) {
+    if (view.tone == TONE_GREY) {
         float grey = luma(rgb);
         rgb = {grey, grey, grey};
-    } else if (view.tone == 2.0f) {
+    } else if (view.tone == TONE_SOLARIZED) {
         rgb.r = rgb.r < 0.5f ? rgb.r : 1.0f - rgb.r;
         rgb.g = rgb.g < 0.5f ? rgb.g : 1.0f - rgb.g;
         rgb.b = rgb.b < 0.5f ? rgb.b : 1.0f - rgb.b;
@@ -107,7 +109,7 @@ extern "C" __global__ void compose(const unsigned char *bytes, const Draw *draws
     }
 }
 
-// One parameter of a step, 24 words. Rows of blocks share it.
+// One parameter of a step, 24 words. A row of blocks works on it.
 struct Slot {
     const float *param, *grad, *first, *second, *average;
     float *new_param, *new_first, *new_second, *new_average;
@@ -116,26 +118,25 @@ struct Slot {
     float lr, decay;
 };
 
-#define FOR_SLOT(i, n) for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
-
 // Σ g² of each block's part of each parameter; the order of the sums is always the same.
 extern "C" __global__ void gradient_squares(const Slot *slots, float *parts) {
     const Slot slot = slots[blockIdx.y];
     float sum = 0.0f;
-    FOR_SLOT(i, slot.n) sum += slot.grad[i] * slot.grad[i];
+    FOR_ELEMENTS(i, slot.n) sum += slot.grad[i] * slot.grad[i];
     sum = block_sum(sum);
     if (threadIdx.x == 0) parts[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
 
-// The norm, and what gradients are multiplied with so that it is at most `clip`.
+// The norm of all gradients, and the factor that brings it down to `clip`.
 extern "C" __global__ void clip_factor(const float *parts, int n, float clip, float *out) {
     float sum = 0.0f;
     for (int i = threadIdx.x; i < n; i += blockDim.x) sum += parts[i];
     sum = block_sum(sum);
     if (threadIdx.x == 0) {
-        float norm = sqrtf(sum);
+        float norm = sqrtf(sum), factor = clip / (norm + 1e-6f);
         out[0] = norm;
-        out[1] = fminf(clip / (norm + 1e-6f), 1.0f);
+        // Not `fminf`: gradients that hold a NaN must not look clipped.
+        out[1] = factor > 1.0f ? 1.0f : factor;
     }
 }
 
@@ -153,7 +154,7 @@ struct Sgd {
 extern "C" __global__ void sgd_all(const Slot *slots, const float *factor, Sgd rule) {
     const Slot slot = slots[blockIdx.y];
     float scale = factor ? *factor : 1.0f;
-    FOR_SLOT(i, slot.n) {
+    FOR_ELEMENTS(i, slot.n) {
         float param = slot.param[i], g = scale * slot.grad[i] + slot.decay * param;
         float v = (slot.first ? rule.momentum * slot.first[i] : 0.0f) + g;
         slot.new_first[i] = v;
@@ -169,7 +170,7 @@ extern "C" __global__ void adam_all(const Slot *slots, const float *factor, Adam
     const Slot slot = slots[blockIdx.y];
     float scale = factor ? *factor : 1.0f;
     bool beside = rule.decoupled != 0.0f;
-    FOR_SLOT(i, slot.n) {
+    FOR_ELEMENTS(i, slot.n) {
         float param = slot.param[i], g = scale * slot.grad[i] + (beside ? 0.0f : slot.decay * param);
         float m = (slot.first ? rule.beta1 * slot.first[i] : 0.0f) + (1.0f - rule.beta1) * g;
         float v = (slot.second ? rule.beta2 * slot.second[i] : 0.0f) + (1.0f - rule.beta2) * (g * g);
@@ -180,7 +181,7 @@ extern "C" __global__ void adam_all(const Slot *slots, const float *factor, Adam
     }
 }
 
-// Parts of `width` elements have a factor each; N of them are loaded as one.
+// Samples of `width` elements, each with a factor of its own; N elements are loaded at once.
 template <class T, int N>
 __device__ __forceinline__ void add_scaled(const T *residual, const T *x, const float *factors, T *out, int width,
                                            i64 n) {
@@ -198,7 +199,7 @@ __device__ __forceinline__ void add_scaled(const T *residual, const T *x, const 
                                                  int width, i64 n) {                                             \
         add_scaled<T, N>(residual, x, factors, out, width, n);                                                   \
     }
-ADD_SCALED(f32, float, 4)
-ADD_SCALED(bf16, bf16, 8)
-ADD_SCALED(any_f32, float, 1)
-ADD_SCALED(any_bf16, bf16, 1)
+ADD_SCALED(packs_f32, float, 4)
+ADD_SCALED(packs_bf16, bf16, 8)
+ADD_SCALED(single_f32, float, 1)
+ADD_SCALED(single_bf16, bf16, 1)

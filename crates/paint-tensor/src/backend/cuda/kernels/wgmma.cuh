@@ -1,13 +1,12 @@
-// Products of a warpgroup, four warps that own 64 rows together: operands lie in shared memory, or the left one in
-// registers. Hopper only (sm_90a).
+// Products of a warpgroup, four warps that own 64 rows together. Operands are tiles in shared memory (tiles.cuh shows
+// their layout), or the left one is in registers. Hopper only (sm_90a).
 //
-// A tile is rows of 64 numbers of 16 bits, bf16 in MODE 0 and fp16 else. Eight rows are an atom of 1024 bytes, in which the chunks of 16 bytes are
-// permuted by the row: neither a row nor a column of chunks meets itself in a bank. Both a tile's columns and its rows can be
-// contracted (`transposed`), eight of its rows lie 1024 bytes after the eight before, and a product is one tile wide.
+// Numbers are bf16 in MODE_BF16 and fp16 otherwise. A product contracts a tile's columns or, `transposed`, its rows. An
+// operand's descriptor says that an atom of eight rows follows 1024 bytes after the one before, with permuted chunks.
 
 #define ROW_BYTES 128
 
-#if MODE == 0
+#if MODE == MODE_BF16
 #define PRODUCT "bf16.bf16"
 #else
 #define PRODUCT "f16.f16"
@@ -19,7 +18,7 @@ __device__ __forceinline__ u64 operand(u32 tile) {
     return (u64)(tile >> 4 & 0x3fff) | 1ull << 16 | (u64)(8 * ROW_BYTES >> 4) << 32 | 1ull << 62;
 }
 
-// Registers of accumulators and fragments that were written are ready for products.
+// Makes accumulators and fragments that were written to registers visible to products.
 __device__ __forceinline__ void ready() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // Ends a group of products.
@@ -31,7 +30,7 @@ __device__ __forceinline__ void done() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-// What this thread wrote to shared memory may be read by products, after a barrier.
+// Lets products read what this thread wrote to shared memory, after a barrier.
 __device__ __forceinline__ void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #define EIGHT(d, i)                                                                                              \

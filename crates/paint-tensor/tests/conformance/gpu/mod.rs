@@ -1,0 +1,191 @@
+//! GPUs against the CPU: every operation, and sizes that use every path of the kernels.
+
+mod large;
+mod routine;
+
+use paint_tensor::{Device, Error, Noise, Precision, Result, Tensor};
+
+use self::large::LARGE;
+use crate::cases::{CASES, Case, look, projected, values};
+use crate::device::gpu;
+
+/// How far an element may be from the CPU's: this part of its own size plus that of its tensor (root mean square).
+///
+/// In f32 both sides sum in different orders, which costs √n units of 2^-24 for n terms, at most 1e-5 here. The rest is for
+/// attention with scores of about 100, which are good to 2^-22 of that: the exponential makes it a relative error.
+const F32: f32 = 1e-4;
+/// Ten units of 2^-11, to which tf32 rounds both factors of a product: the error of a sum of such products is normally
+/// distributed around one unit, the largest of 10^5 elements is at five of them, and a gradient is two products.
+const TF32: f32 = 5e-3;
+/// The same with 2^-9 and the results of every step rounded too: 25 units.
+const BF16: f32 = 5e-2;
+
+/// Output, then the gradient of each input, of a case on a device.
+fn results(case: &Case, data: &[Vec<f32>], device: &Device) -> Result<Vec<Vec<f32>>> {
+    let inputs: Vec<Tensor> = case.tensors(data, device).iter().map(Tensor::variable).collect();
+    let out = (case.run)(&inputs)?.to_vec()?;
+    let gradients = projected(case, &inputs)?.backward()?;
+    let gradients = inputs.iter().map(|x| gradients.get(x).expect("every input is used").to_vec());
+    std::iter::once(Ok(out)).chain(gradients).collect()
+}
+
+/// The largest `|a - b|`, in units of the size of `b` and that of its tensor together.
+fn gap(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    let squares: f64 = b.iter().map(|x| f64::from(*x).powi(2)).sum();
+    // A tensor of zeros has no size; what is this small counts as zero.
+    let size = ((squares / b.len().max(1) as f64).sqrt() as f32).max(1e-6);
+    let difference = |(a, b): (&f32, &f32)| match (a - b).abs() {
+        gap if gap.is_nan() => f32::INFINITY,
+        gap => gap / (b.abs() + size),
+    };
+    a.iter().zip(b).map(difference).fold(0.0, f32::max)
+}
+
+fn compare(cases: &[Case], precision: Precision, tolerance: f32) -> Result<()> {
+    let Some(device) = gpu(precision) else { return Ok(()) };
+    let (mut failures, mut worst) = (Vec::new(), (0.0, "nothing"));
+    for case in cases {
+        let data = case.data();
+        let (ours, reference) =
+            (results(case, &data, &device)?, results(case, &data, &Device::cpu())?);
+        for (i, (a, b)) in ours.iter().zip(&reference).enumerate() {
+            let gap = gap(a, b);
+            if gap > worst.0 {
+                worst = (gap, case.name);
+            }
+            if gap > tolerance {
+                let part = if i == 0 { "output".into() } else { format!("gradient {}", i - 1) };
+                failures.push(format!("{}, {part}: {gap:.1e}", case.name));
+            }
+        }
+        let again = results(case, &data, &device)?;
+        assert_eq!(ours, again, "{} gives other bits the second time", case.name);
+    }
+    eprintln!("{precision}: at most {:.1e}, of {}; {tolerance:.0e} are allowed", worst.0, worst.1);
+    assert!(failures.is_empty(), "{precision}, tolerance {tolerance}: {failures:#?}");
+    Ok(())
+}
+
+#[test]
+fn every_operation_agrees_with_the_cpu_in_f32() {
+    compare(CASES, Precision::F32, F32).unwrap();
+}
+
+#[test]
+fn large_operations_agree_with_the_cpu_in_f32() {
+    compare(LARGE, Precision::F32, F32).unwrap();
+}
+
+#[test]
+fn every_operation_agrees_with_the_cpu_in_tf32() {
+    compare(CASES, Precision::Tf32, TF32).unwrap();
+    compare(LARGE, Precision::Tf32, TF32).unwrap();
+}
+
+#[test]
+fn every_operation_agrees_with_the_cpu_in_bf16() {
+    // Without `compact` everything is stored in f32, and products are those of tf32.
+    compare(CASES, Precision::Bf16, TF32).unwrap();
+    compare(LARGE, Precision::Bf16, BF16).unwrap();
+}
+
+#[test]
+fn augmented_looks_restored_and_averaged_elements_agree_with_the_cpu() {
+    let looks: Vec<_> = (0..5).map(look).collect();
+    let given = values(5 * 2 * 3 * 20 * 13, 4);
+    let on = |device: &Device| {
+        let pixels = values(2 * 3 * 20 * 13, 3).iter().map(|x| 0.5 + 0.6 * x).collect();
+        let images = Tensor::from_vec(pixels, [2, 3, 20, 13], device).unwrap();
+        let restored = images.restore(&images.scale(3.0).unwrap(), &[0, 7, 8, 1559]).unwrap();
+        let results = [
+            images.distort(&looks, Noise::Normal(0.05)).unwrap(),
+            images.distort(&looks, Noise::Given(&given)).unwrap(),
+            images.lerp(&restored, 0.3).unwrap(),
+            restored,
+        ];
+        results.map(|result| result.to_vec().unwrap())
+    };
+    let Some(device) = gpu(Precision::F32) else { return };
+    for (ours, reference) in on(&device).iter().zip(on(&Device::cpu())) {
+        let gap = gap(ours, &reference);
+        assert!(gap < F32, "{gap}");
+    }
+}
+
+/// Like `nan.rs`, for kernels that only large sizes reach: whatever has a NaN on the CPU has one on a GPU.
+#[test]
+fn a_nan_passes_every_path_of_the_kernels() {
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        let Some(device) = gpu(precision) else { return };
+        for case in LARGE {
+            for (i, shape) in case.shapes.iter().enumerate() {
+                let len: usize = shape.iter().product();
+                for j in [0, len / 2, len - 1] {
+                    let mut data = case.data();
+                    data[i][j] = f32::NAN;
+                    let [ours, reference] = [&device, &Device::cpu()]
+                        .map(|device| results(case, &data, device).unwrap());
+                    for (part, (ours, reference)) in ours.iter().zip(&reference).enumerate() {
+                        let [ours, expected] =
+                            [ours, reference].map(|x| x.iter().any(|x| x.is_nan()));
+                        assert!(
+                            ours || !expected,
+                            "{} in {precision}, input {i} element {j}: lost in part {part}",
+                            case.name
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_exponential_is_finite_as_on_the_cpu() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    let on = |device: &Device| {
+        let x = vec![88.0, 88.3, 88.4, 89.0, 1e4, f32::INFINITY, -200.0, f32::NAN];
+        Tensor::from_vec(x, [8], device).unwrap().exp().unwrap().to_vec().unwrap()
+    };
+    for (ours, reference) in on(&device).into_iter().zip(on(&Device::cpu())) {
+        assert_eq!(ours.is_finite(), reference.is_finite(), "{ours} and {reference}");
+        // 1e-6: both are good to 2e-7.
+        assert!(
+            ours.is_nan() || (ours - reference).abs() <= 1e-6 * reference,
+            "{ours} {reference}"
+        );
+    }
+}
+
+#[test]
+fn memory_stays_flat_while_sizes_change() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    let step = |n: usize| {
+        let x = Tensor::full([n, 65, 192], 0.5, &device).unwrap().variable();
+        let w = Tensor::full([576, 192], 0.01, &device).unwrap().variable();
+        let loss = x.linear(&w, None).unwrap().attention(3).unwrap().sum_all().unwrap();
+        loss.backward().unwrap();
+    };
+    let sizes = || (0..120).for_each(|i| step(1 + i * 37 % 59));
+    sizes();
+    let before = device.memory().unwrap().reserved;
+    (0..3).for_each(|_| sizes());
+    assert_eq!(device.memory().unwrap().reserved, before);
+}
+
+#[test]
+fn a_tensor_larger_than_the_gpu_is_refused() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    let error = Tensor::zeros([1 << 20, 1 << 20], &device).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    assert_eq!(Tensor::full([3], 2.0, &device).unwrap().to_vec().unwrap(), [2.0; 3]);
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_named() {
+    for name in ["cuda:99", "cuda:x", "cudaa"] {
+        let message = Device::from_name(name).unwrap_err().to_string();
+        assert!(message.contains(name), "{message}");
+    }
+}
