@@ -12,13 +12,14 @@ use paint_data::{Image, Sample, SampleRef};
 use paint_methods::Method;
 use paint_nn::backbone::AttentionMap;
 use paint_tensor::{Gradients, Tensor};
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 use paint_run::Experiment;
 use paint_run::watch::Watch;
 
 /// One map.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActivationMap {
     /// Rows and columns of patches.
     pub size: [usize; 2],

@@ -6,6 +6,7 @@
 
 mod cell;
 mod execute;
+mod looks;
 mod results;
 mod significance;
 mod timing;
@@ -17,6 +18,7 @@ use paint_methods::{SourceNeed, by_name};
 
 pub use cell::{CellResult, DomainFigures};
 pub use execute::{Failure, GridEvent, Outcome, execute};
+pub use looks::{Look, Looks};
 pub use results::{Column, Results, Row, Spread};
 pub use significance::{Paired, paired};
 pub use timing::CellTiming;
@@ -60,6 +62,19 @@ pub struct Cell {
     pub order: Option<String>,
     /// Its configuration.
     pub config: Config,
+}
+
+impl Cell {
+    /// What the run is called.
+    pub fn name(&self) -> String {
+        run_name(&self.label, self.order.as_deref(), self.config.seed)
+    }
+}
+
+/// What a run is called on a screen and in a report.
+fn run_name(label: &str, order: Option<&str>, seed: u64) -> String {
+    let order = order.map_or_else(String::new, |order| format!(" {order}"));
+    format!("{label}{order} seed {seed}")
 }
 
 /// All runs of a benchmark.
@@ -147,4 +162,4 @@ fn cell_id(config: &Config, protocol: &Protocol, run: usize) -> Result<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -95,14 +95,15 @@ pub fn save(path: &Path, runner: &Runner<'_>, subject: Subject<'_>) -> Result<()
     write_state(path, &runner.method().save()?, &about.into())
 }
 
-/// Puts `runner` where the run of `path` stood; a run of another configuration is refused with the first key that differs, and
-/// one of other images too.
-pub fn resume(
-    path: &Path,
-    runner: &mut Runner<'_>,
-    subject: Subject<'_>,
-    device: &Device,
-) -> Result<()> {
+/// A run that stopped, read and found to be of the same subject.
+pub struct Stopped {
+    state: State,
+    progress: Progress,
+}
+
+/// Reads the run that stopped at `path`. One of another configuration is refused with the first key that differs, and one of
+/// other images too.
+pub fn read(path: &Path, subject: Subject<'_>, device: &Device) -> Result<Stopped> {
     let (state, metadata) = read_state(path, device)?;
     let other = metadata.get(CONFIG).map_or("", String::as_str);
     if let Some((key, ours, theirs)) = subject.config.difference(other)? {
@@ -121,6 +122,14 @@ pub fn resume(
             path: path.to_owned(),
         });
     }
-    let Progress { position, meter } = entry(&metadata, PROGRESS, path)?;
-    runner.restore(&state, meter, position)
+    let progress = entry(&metadata, PROGRESS, path)?;
+    Ok(Stopped { state, progress })
+}
+
+impl Stopped {
+    /// Puts `runner` where this run stood.
+    pub fn restore(self, runner: &mut Runner<'_>) -> Result<()> {
+        let Progress { position, meter } = self.progress;
+        runner.restore(&self.state, meter, position)
+    }
 }

@@ -12,7 +12,7 @@ use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
 use paint_tensor::Device;
 
-use crate::checkpoint::{self, Subject};
+use crate::checkpoint::{self, Stopped, Subject};
 use crate::config::Config;
 use crate::event::Observer;
 use crate::event_log::EventLog;
@@ -43,6 +43,9 @@ pub struct Experiment {
     probe: Option<Probe>,
     watch: Arc<Watch>,
 }
+
+/// The file in the output folder that holds where a run stands.
+pub const STATE_FILE: &str = "state.safetensors";
 
 /// What to do with an earlier run in the output folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -131,37 +134,37 @@ impl Experiment {
 
     /// The file that holds where the run stands.
     pub fn state_path(&self) -> PathBuf {
-        self.config.out.join("state.safetensors")
+        self.config.out.join(STATE_FILE)
     }
 
     /// Runs the stream to its end and leaves `config.toml`, `events.jsonl`, `state.safetensors`, `summary.json`,
     /// `domains.csv` and `summary.md` in the output folder.
     pub fn run(&self, earlier: Earlier, observer: impl Observer) -> Result<Summary> {
-        let task = Task { dataset: &*self.dataset, stream: &self.stream, setup: &self.setup };
-        self.device.reset_peak();
-        let mut runner = Runner::new(&self.config.method.name, self.method()?, task)?
-            .with_prediction(self.config.prediction)
-            .with_watch(Arc::clone(&self.watch));
+        self.finish(earlier, observer).map(|(summary, _)| summary)
+    }
+
+    /// The same, for those who go on to ask the method something: it comes back as the stream left it.
+    pub fn finish(
+        &self,
+        earlier: Earlier,
+        observer: impl Observer,
+    ) -> Result<(Summary, Box<dyn Method>)> {
         let (out, state) = (&self.config.out, self.state_path());
         let io = |source| Error::Io { action: "create", source, path: out.clone() };
         paint_files::create_folder(out).map_err(io)?;
         let _claim = paint_files::claim(out)?;
+        // Whatever can refuse the run comes before the method, whose warm-up may take an hour.
+        let task = Task { dataset: &*self.dataset, stream: &self.stream, setup: &self.setup };
+        task.check()?;
         let images = glimpse(&*self.dataset, &self.stream)?;
         let subject = Subject { config: &self.config, images: &images };
-        let exists = state.exists();
-        match earlier {
-            Earlier::Keep if exists => {
-                return Err(Error::Config {
-                    why: format!(
-                        "{} holds an earlier run: continue it with --resume, or start anew with --overwrite",
-                        out.display()
-                    ),
-                });
-            }
-            Earlier::Resume if exists => {
-                checkpoint::resume(&state, &mut runner, subject, &self.device)?;
-            }
-            Earlier::Keep | Earlier::Resume | Earlier::Overwrite => {}
+        let stopped = self.stopped(earlier, subject)?;
+        self.device.reset_peak();
+        let mut runner = Runner::new(&self.config.method.name, self.method()?, task)?
+            .with_prediction(self.config.prediction)
+            .with_watch(Arc::clone(&self.watch));
+        if let Some(stopped) = stopped {
+            stopped.restore(&mut runner)?;
         }
         let half_done = |source| Error::Io { action: "clean", source, path: out.clone() };
         paint_files::remove_leftovers(&state).map_err(half_done)?;
@@ -184,7 +187,22 @@ impl Experiment {
         write_json(&out.join("summary.json"), &summary)?;
         write_text(&out.join("domains.csv"), &csv(&[&summary]))?;
         write_text(&out.join("summary.md"), &markdown(&[&summary]))?;
-        Ok(summary)
+        Ok((summary, runner.into_method()))
+    }
+
+    /// The run in the output folder that is to be continued; one that must be kept is an error.
+    fn stopped(&self, earlier: Earlier, subject: Subject<'_>) -> Result<Option<Stopped>> {
+        let state = self.state_path();
+        match earlier {
+            Earlier::Keep if state.exists() => Err(Error::config(format!(
+                "{} holds an earlier run: continue it with --resume, or start anew with --overwrite",
+                self.config.out.display()
+            ))),
+            Earlier::Resume if state.exists() => {
+                checkpoint::read(&state, subject, &self.device).map(Some)
+            }
+            Earlier::Keep | Earlier::Resume | Earlier::Overwrite => Ok(None),
+        }
     }
 
     fn feed(&self, runner: &mut Runner<'_>, state: &Path, subject: Subject<'_>) -> Result<()> {

@@ -29,6 +29,22 @@ pub struct Task<'a> {
     pub setup: &'a Setup,
 }
 
+impl Task<'_> {
+    /// Refuses an empty stream, and an image without a label.
+    pub fn check(&self) -> Result<()> {
+        if self.stream.batches.is_empty() {
+            return Err(Error::EmptyStream);
+        }
+        for sample in self.stream.batches.iter().flat_map(|batch| &batch.samples) {
+            if self.dataset.label(sample.domain, sample.index).is_none() {
+                let domain = self.dataset.domains()[sample.domain].name.clone();
+                return Err(Error::Unlabelled { domain, index: sample.index });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// One method on its way through a stream.
 pub struct Runner<'a> {
     name: &'a str,
@@ -43,19 +59,9 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// A run of `method`, called `name`, from the start of the stream. The stream must not be empty and every image of it
-    /// must have a label.
+    /// A run of `method`, called `name`, from the start of the stream, which must pass [`Task::check`].
     pub fn new(name: &'a str, method: Box<dyn Method>, task: Task<'a>) -> Result<Self> {
-        if task.stream.batches.is_empty() {
-            return Err(Error::EmptyStream);
-        }
-        let samples = task.stream.batches.iter().flat_map(|batch| &batch.samples);
-        for sample in samples {
-            if task.dataset.label(sample.domain, sample.index).is_none() {
-                let domain = task.dataset.domains()[sample.domain].name.clone();
-                return Err(Error::Unlabelled { domain, index: sample.index });
-            }
-        }
+        task.check()?;
         Ok(Self {
             name,
             task,
@@ -111,6 +117,11 @@ impl<'a> Runner<'a> {
     /// The method in its present state.
     pub fn method(&self) -> &dyn Method {
         &*self.method
+    }
+
+    /// The method as the run left it.
+    pub fn into_method(self) -> Box<dyn Method> {
+        self.method
     }
 
     /// Puts the run where another one stood.

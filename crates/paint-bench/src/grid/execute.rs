@@ -7,7 +7,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, CellResult, CellTiming, Grid};
+use super::{Cell, CellResult, CellTiming, Grid, Looks, run_name};
 use crate::{Error, Result};
 use paint_run::Event;
 use paint_run::experiment::{Earlier, Experiment, write_json};
@@ -59,6 +59,13 @@ pub struct Failure {
     pub error: String,
 }
 
+impl Failure {
+    /// What the run is called.
+    pub fn run(&self) -> String {
+        run_name(&self.label, self.order.as_deref(), self.seed)
+    }
+}
+
 /// What came of a grid.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -70,8 +77,12 @@ pub struct Outcome {
     pub failures: Vec<Failure>,
 }
 
-/// Runs every cell that is not finished, `jobs` at a time; `tell` hears of everything, from any thread.
+/// Runs every cell that is not finished, `jobs` at a time. `tell` hears of everything, from any thread; if it panics, that
+/// event is lost and nothing else.
 pub fn execute(grid: &Grid, jobs: usize, tell: &(dyn Fn(GridEvent<'_>) + Sync)) -> Outcome {
+    let tell: &(dyn Fn(GridEvent<'_>) + Sync) = &|event| {
+        let _ = catch_unwind(AssertUnwindSafe(|| tell(event)));
+    };
     let jobs = jobs.clamp(1, grid.cells.len().max(1));
     let next = AtomicUsize::new(0);
     let ends: Mutex<Vec<Option<std::result::Result<CellResult, String>>>> =
@@ -91,7 +102,7 @@ pub fn execute(grid: &Grid, jobs: usize, tell: &(dyn Fn(GridEvent<'_>) + Sync)) 
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
         for worker in workers {
-            // A panic of a cell is caught below; one of `tell` has nothing to report to.
+            // Panics are caught where they can be told; a cell without an end is a failure below.
             let _ = worker.join();
         }
     });
@@ -110,7 +121,9 @@ pub fn execute(grid: &Grid, jobs: usize, tell: &(dyn Fn(GridEvent<'_>) + Sync)) 
                 label: cell.label.clone(),
                 order: cell.order.clone(),
                 seed: cell.config.seed,
-                error: failed.and_then(std::result::Result::err).unwrap_or_else(|| "lost".into()),
+                error: failed
+                    .and_then(std::result::Result::err)
+                    .unwrap_or_else(|| "the thread that ran it died".into()),
             }),
         }
     }
@@ -149,8 +162,10 @@ fn run(
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> Result<CellResult> {
     let experiment = Experiment::open(cell.config.clone())?;
-    let summary = experiment
-        .run(Earlier::Resume, |event: &Event| tell(GridEvent::Running { cell: at, event }))?;
+    let (summary, mut method) = experiment
+        .finish(Earlier::Resume, |event: &Event| tell(GridEvent::Running { cell: at, event }))?;
+    // A picture is no reason to lose a result.
+    let _ = Looks::after(&experiment, &mut *method).and_then(|looks| looks.write(&cell.config.out));
     let result = CellResult::new(cell, &grid.hash, &summary);
     write_json(&cell.config.out.join(CellResult::FILE), &result)?;
     Ok(result)

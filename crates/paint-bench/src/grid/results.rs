@@ -204,6 +204,13 @@ impl Results {
         })
     }
 
+    /// How many runs failed, of how many; none if none did.
+    pub fn failed(&self) -> Option<String> {
+        let finished: usize = self.rows.iter().map(|row| row.accuracy.runs).sum();
+        let failed = self.failures.len();
+        (failed > 0).then(|| format!("{failed} of {} runs failed", finished + failed))
+    }
+
     /// How it was computed.
     pub fn precision_name(&self) -> &str {
         self.precision.as_deref().unwrap_or("f32")

@@ -3,7 +3,8 @@ use std::sync::Mutex;
 use super::*;
 use paint_run::model::embedded;
 
-fn protocol() -> Protocol {
+/// Two domains of eight embedded images, two seeds.
+pub(crate) fn protocol() -> Protocol {
     let mut protocol = Protocol::find("embedded").unwrap();
     protocol.scenario.limit = Some(8);
     protocol.scenario.batch_size = 4;
@@ -12,7 +13,7 @@ fn protocol() -> Protocol {
     protocol
 }
 
-fn place(out: &std::path::Path) -> Place {
+pub(crate) fn place(out: &std::path::Path) -> Place {
     Place {
         out: out.into(),
         data: PathBuf::new(),
@@ -78,6 +79,19 @@ fn a_broken_cell_leaves_the_others_alone_and_finished_ones_are_not_run_again() {
     let mean = |label: &str| results.row(label).unwrap().accuracy.mean;
     let difference = results.significance[0].difference;
     assert!((difference - (mean("tent") - mean("source"))).abs() < 1e-12);
+}
+
+#[test]
+fn a_display_that_panics_costs_no_cell() {
+    let temp = tempfile::tempdir().unwrap();
+    let place = place(temp.path());
+    let resolved = protocol().resolve(&place).unwrap();
+    let variants = vec![Variant::plain("source"), Variant::plain("tent")];
+    let grid = Grid::new(resolved, variants, &place).unwrap();
+    for run in ["anew", "found"] {
+        let outcome = execute(&grid, 2, &|event| panic!("the terminal is gone: {event:?}"));
+        assert_eq!((outcome.results.len(), outcome.failures.len()), (4, 0), "{run}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
+use paint_run::experiment::STATE_FILE;
 use paint_run::metric::restart_peak_memory;
 
 /// Marks a run that shared the machine with others of its grid.
@@ -55,11 +56,15 @@ impl CellTiming {
         text.lines().enumerate().map(line).collect()
     }
 
-    /// Before a run in `folder` beside others, or alone.
+    /// Marks a run in `folder` that others disturb. The mark goes when the run starts anew and alone, not when it
+    /// continues: the times of its first part are in its checkpoint.
     pub(super) fn begin(folder: &Path, jobs: usize) -> Result<()> {
         let mark = folder.join(SIDE_BY_SIDE);
         let marked = if jobs > 1 {
             paint_files::create_folder(folder).and_then(|()| std::fs::write(&mark, ""))
+        } else if folder.join(STATE_FILE).exists() {
+            restart_peak_memory();
+            Ok(())
         } else {
             restart_peak_memory();
             match std::fs::remove_file(&mark) {
@@ -90,6 +95,23 @@ impl CellTiming {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_was_disturbed_stays_marked_until_it_starts_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let cell = folder.path().join("cell");
+        let begin = |jobs: usize| {
+            CellTiming::begin(&cell, jobs).unwrap();
+            cell.join(SIDE_BY_SIDE).exists()
+        };
+        assert!(!begin(1) && begin(4));
+        // Without a checkpoint there is nothing to continue.
+        assert!(!begin(1) && begin(4));
+        std::fs::write(cell.join(STATE_FILE), "").unwrap();
+        assert!(begin(1), "half of its time was measured beside three others");
+        std::fs::remove_file(cell.join(STATE_FILE)).unwrap();
+        assert!(!begin(1));
+    }
 
     #[test]
     fn lines_come_back_as_written_and_a_damaged_one_is_named() {

@@ -1,5 +1,6 @@
 //! The files of a benchmark. All but `timing.jsonl`, and the times on the page, are the same bits for the same grid.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -10,10 +11,8 @@ use serde::Serialize;
 
 use super::html::{BenchPage, CamMap, CamShot, Shot, Trace, bench_page};
 use super::{Comparison, class_name, results_csv, results_latex, results_markdown};
-use crate::cam::look;
-use crate::grid::{Cell, Grid, Outcome, Results};
+use crate::grid::{Cell, Grid, Looks, Outcome, Results, Row};
 use crate::{Error, Result};
-use paint_run::checkpoint::read_state;
 use paint_run::config::Method;
 use paint_run::event::BatchDone;
 use paint_run::experiment::{Experiment, write_json, write_text};
@@ -52,16 +51,27 @@ pub fn publish(publication: &Publication<'_>) -> Result<()> {
     write_text(&out.join("results.md"), &results_markdown(results, &comparisons))?;
     write_text(&out.join("results.tex"), &results_latex(results))?;
     write_text(&out.join("protocol.toml"), &results.protocol.to_toml()?)?;
+    let mut left_out = Vec::new();
+    let traces = or_left_out(traces(grid, outcome, results), "Running accuracy", &mut left_out);
+    let pictures = or_left_out(Pictures::new(publication), "Images and maps", &mut left_out);
     let page = BenchPage {
         results,
         comparisons: &comparisons,
-        traces: &traces(grid, results)?,
-        shots: &shots(grid)?,
-        cams: &cams(grid, results)?,
+        traces: &traces,
+        shots: &pictures.shots,
+        cams: &pictures.cams,
         timings: if timing { &outcome.timings } else { &[] },
-        warnings: &[],
+        warnings: &left_out,
     };
     write_text(&out.join("report.html"), &bench_page(&page))
+}
+
+/// A part of the page, or nothing and a sentence on why: a page is not lost with one of its parts.
+fn or_left_out<T: Default>(part: Result<T>, what: &str, left_out: &mut Vec<String>) -> T {
+    part.unwrap_or_else(|error| {
+        left_out.push(format!("{what} left out: {error}"));
+        T::default()
+    })
 }
 
 fn json_lines(values: &[impl Serialize]) -> Result<String> {
@@ -74,11 +84,16 @@ fn json_lines(values: &[impl Serialize]) -> Result<String> {
     Ok(text)
 }
 
+/// The cells that finished, in the order of the grid.
+fn finished<'a>(grid: &'a Grid, outcome: &Outcome) -> impl Iterator<Item = &'a Cell> {
+    let ids: BTreeSet<String> = outcome.results.iter().map(|result| result.cell.clone()).collect();
+    grid.cells.iter().filter(move |cell| ids.contains(&cell.id))
+}
+
 /// The first finished run of each row.
-fn traces(grid: &Grid, results: &Results) -> Result<Vec<Trace>> {
-    let cell = |label: &String| grid.cells.iter().find(|cell| cell.label == *label);
-    let cells = results.rows.iter().filter_map(|row| cell(&row.label));
-    cells.map(trace).collect()
+fn traces(grid: &Grid, outcome: &Outcome, results: &Results) -> Result<Vec<Trace>> {
+    let cell = |row: &Row| finished(grid, outcome).find(|cell| cell.label == row.label);
+    results.rows.iter().filter_map(cell).map(trace).collect()
 }
 
 fn trace(cell: &Cell) -> Result<Trace> {
@@ -112,15 +127,42 @@ fn keys(state: &Path) -> Result<Vec<(u64, Vec<f32>)>> {
     Ok(keys)
 }
 
-/// The first image of each domain that the first run visits, at most thirty.
-fn shots(grid: &Grid) -> Result<Vec<Shot>> {
+/// Images of one stream, and where some rows looked in them.
+#[derive(Default)]
+struct Pictures {
+    shots: Vec<Shot>,
+    cams: Vec<CamShot>,
+}
+
+impl Pictures {
+    /// Of the first order and seed among those that most rows finished.
+    fn new(publication: &Publication<'_>) -> Result<Self> {
+        let Publication { grid, outcome, results, .. } = *publication;
+        let mut runs: Vec<Vec<&Cell>> = Vec::new();
+        for cell in finished(grid, outcome) {
+            let same = |run: &&mut Vec<&Cell>| {
+                (&run[0].order, run[0].config.seed) == (&cell.order, cell.config.seed)
+            };
+            match runs.iter_mut().find(same) {
+                Some(run) => run.push(cell),
+                None => runs.push(vec![cell]),
+            }
+        }
+        let Some(run) = runs.into_iter().rev().max_by_key(Vec::len) else {
+            return Ok(Self::default());
+        };
+        let mut config = run[0].config.clone();
+        config.method = Method::source();
+        (config.probe, config.source) = (None, None);
+        let experiment = Experiment::open(config)?;
+        Ok(Self { shots: shots(&experiment)?, cams: cams(&experiment, &run, results)? })
+    }
+}
+
+/// The first image of each domain, at most thirty.
+fn shots(experiment: &Experiment) -> Result<Vec<Shot>> {
     const MOST: usize = 30;
-    let Some(cell) = grid.cells.first() else { return Ok(Vec::new()) };
-    let mut config = cell.config.clone();
-    config.method = Method::source();
-    config.probe = None;
-    let experiment = Experiment::open(config)?;
-    let info = experiment.dataset.info();
+    let (info, domains) = (experiment.dataset.info(), experiment.dataset.domains());
     let mut seen: Vec<usize> = Vec::new();
     let mut shots = Vec::new();
     for sample in experiment.stream.batches.iter().flat_map(|batch| &batch.samples) {
@@ -129,10 +171,9 @@ fn shots(grid: &Grid) -> Result<Vec<Shot>> {
         }
         seen.push(sample.domain);
         let found = experiment.dataset.sample(sample.domain, sample.index)?;
-        let domain = &experiment.dataset.domains()[sample.domain];
+        let domain = &domains[sample.domain];
         let several = seen.iter().any(|&other| {
-            let other = &experiment.dataset.domains()[other];
-            other.name == domain.name && other.severity != domain.severity
+            domains[other].name == domain.name && domains[other].severity != domain.severity
         });
         let severity = domain.severity.filter(|_| several);
         shots.push(Shot {
@@ -146,36 +187,122 @@ fn shots(grid: &Grid) -> Result<Vec<Shot>> {
     Ok(shots)
 }
 
-/// Where the first row, the last and CoTTA between them look at the end of the stream: one image of some domains.
-fn cams(grid: &Grid, results: &Results) -> Result<Vec<CamShot>> {
-    const IMAGES: usize = 4;
-    let rows = &results.rows;
-    let chosen = rows.iter().enumerate().filter(|(i, row)| {
-        *i == 0 || i + 1 == rows.len() || row.method == "cotta" && rows.len() < 16
-    });
+/// Where the first row, the last and the best of the others looked at the end of the stream.
+fn cams(experiment: &Experiment, run: &[&Cell], results: &Results) -> Result<Vec<CamShot>> {
+    let (rows, info) = (&results.rows, experiment.dataset.info());
+    let best_between = (1..rows.len().saturating_sub(1))
+        .rev()
+        .max_by(|&a, &b| rows[a].accuracy.mean.total_cmp(&rows[b].accuracy.mean));
+    let chosen = [Some(0), best_between, rows.len().checked_sub(1)];
+    let chosen: BTreeSet<usize> = chosen.into_iter().flatten().collect();
     let mut shots: Vec<CamShot> = Vec::new();
-    for (_, row) in chosen.take(3) {
-        let Some(cell) = grid.cells.iter().find(|cell| cell.label == row.label) else { continue };
-        let experiment = Experiment::open(cell.config.clone())?;
-        let mut method = experiment.method()?;
-        let (state, _) = read_state(&experiment.state_path(), experiment.device())?;
-        method.load(&state)?;
-        let batches = &experiment.stream.batches;
-        // Images spread over the stream, so that they come from several domains.
-        let places = (0..IMAGES).filter_map(|i| {
-            batches.get(batches.len() * (2 * i + 1) / (2 * IMAGES))?.samples.first().copied()
-        });
-        let info = experiment.dataset.info();
-        for (i, at) in places.enumerate() {
-            let Some((sample, map)) = look(&experiment, &mut *method, at, None)? else {
-                return Ok(Vec::new());
-            };
+    for label in chosen.into_iter().filter_map(|row| Some(&rows.get(row)?.label)) {
+        let Some(cell) = run.iter().find(|cell| cell.label == *label) else { continue };
+        for (i, look) in Looks::read(&cell.config.out)?.iter().enumerate() {
             if shots.len() <= i {
-                shots.push(CamShot::new(&experiment, at, sample));
+                let sample = experiment.dataset.sample(look.at().domain, look.at().index)?;
+                shots.push(CamShot::new(experiment, look.at(), sample));
             }
-            let said = class_name(info, map.predicted);
-            shots[i].maps.push(CamMap { label: row.label.clone(), map, said });
+            let (map, said) = (look.map.clone(), class_name(info, look.map.predicted));
+            shots[i].maps.push(CamMap { label: label.clone(), map, said });
         }
     }
     Ok(shots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::tests::{place, protocol};
+    use crate::grid::{Failure, Variant, execute};
+
+    fn finished_grid(out: &Path) -> (Grid, Outcome) {
+        let place = place(out);
+        let resolved = protocol().resolve(&place).unwrap();
+        let variants = vec![Variant::plain("source"), Variant::plain("paint")];
+        let grid = Grid::new(resolved, variants, &place).unwrap();
+        let outcome = execute(&grid, 1, &|_| {});
+        assert_eq!((outcome.results.len(), outcome.failures.len()), (4, 0));
+        (grid, outcome)
+    }
+
+    fn published(grid: &Grid, outcome: &Outcome) -> String {
+        let results = Results::new(grid, outcome, "paint bench");
+        let references = &["table1"][..];
+        publish(&Publication { grid, outcome, results: &results, references, timing: true })
+            .unwrap();
+        fs::read_to_string(grid.out.join("report.html")).unwrap()
+    }
+
+    #[test]
+    fn a_report_survives_the_failure_of_any_cells() {
+        let temp = tempfile::tempdir().unwrap();
+        let (grid, whole) = finished_grid(&temp.path().join("grid"));
+        let away = temp.path().join("away");
+        for subset in 0..1_u32 << grid.cells.len() {
+            let failed = |at: usize| subset >> at & 1 == 1;
+            let mut outcome = Outcome::default();
+            fs::create_dir_all(&away).unwrap();
+            for (at, cell) in grid.cells.iter().enumerate() {
+                if failed(at) {
+                    // What broke left no files to read.
+                    fs::rename(&cell.config.out, away.join(&cell.id)).unwrap();
+                    outcome.failures.push(Failure {
+                        cell: cell.id.clone(),
+                        label: cell.label.clone(),
+                        order: None,
+                        seed: cell.config.seed,
+                        error: "the disk is full".into(),
+                    });
+                } else {
+                    outcome.results.push(whole.results[at].clone());
+                    outcome.timings.push(whole.timings[at].clone());
+                }
+            }
+            let page = published(&grid, &outcome);
+            let rows = [0..2, 2..4].map(|mut cells| !cells.all(failed));
+            let told = outcome.failures.len();
+            assert_eq!(page.matches("the disk is full").count(), told, "{subset:b}");
+            assert_eq!(page.contains("of 4 runs failed"), told > 0, "{subset:b}");
+            assert!(!page.contains("left out"), "{subset:b}");
+            for (label, finished) in ["source", "paint"].into_iter().zip(rows) {
+                let named = page.contains(&format!("</span>{label}</th>"));
+                assert_eq!(named, finished, "{label} {subset:b}");
+            }
+            for section in ["stream", "images", "maps"] {
+                let there = page.contains(&format!("<section id=\"{section}\">"));
+                assert_eq!(there, rows != [false; 2], "{section} {subset:b}");
+            }
+            let prompts = page.contains("<section id=\"prompts\">");
+            assert_eq!(prompts, rows[1], "{subset:b}");
+            for file in ["results.md", "results.csv", "results.tex", "summary.json"] {
+                assert!(grid.out.join(file).exists(), "{file} {subset:b}");
+            }
+            for cell in fs::read_dir(&away).unwrap() {
+                let cell = cell.unwrap();
+                fs::rename(cell.path(), grid.out.join("cells").join(cell.file_name())).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_maps_of_a_finished_grid_are_those_its_runs_left() {
+        let temp = tempfile::tempdir().unwrap();
+        let (mut grid, outcome) = finished_grid(temp.path());
+        let page = published(&grid, &outcome);
+        assert!(page.contains("<section id=\"maps\">"));
+        // No method can be built any more.
+        grid.cells.iter_mut().for_each(|cell| cell.config.method.name = "gone".into());
+        assert!(published(&grid, &outcome) == page);
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_read_is_left_out_with_the_reason() {
+        let temp = tempfile::tempdir().unwrap();
+        let (grid, outcome) = finished_grid(temp.path());
+        fs::remove_file(grid.cells[0].config.out.join("events.jsonl")).unwrap();
+        let page = published(&grid, &outcome);
+        assert!(page.contains("Running accuracy left out") && page.contains("events.jsonl"));
+        assert!(page.contains("<section id=\"maps\">") && !page.contains("id=\"stream\""));
+    }
 }

@@ -106,12 +106,11 @@ pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String
     }
     text.push_str(&curves(results, "Clean accuracy after each domain", |g| g.clean));
     text.push_str(&curves(results, "Accuracy on the domains so far", |g| g.previous));
-    for failure in &results.failures {
-        let _ = writeln!(
-            text,
-            "\n**{} (seed {}) failed**: {}",
-            failure.label, failure.seed, failure.error
-        );
+    if let Some(count) = results.failed() {
+        let _ = writeln!(text, "\n**{count}.** Means are over the others.\n");
+        for failure in &results.failures {
+            let _ = writeln!(text, "- {}: {}", failure.run(), failure.error);
+        }
     }
     for comparison in comparisons {
         text.push_str(&comparison.markdown());

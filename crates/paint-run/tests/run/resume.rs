@@ -33,7 +33,8 @@ fn run(path: &Path, stop: usize) -> (Summary, paint_methods::State) {
     let task = Task { dataset: &data, stream: &stream, setup: &setup };
     let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
     if path.exists() {
-        checkpoint::resume(path, &mut runner, subject(&config()), &Device::cpu()).unwrap();
+        let stopped = checkpoint::read(path, subject(&config()), &Device::cpu()).unwrap();
+        stopped.restore(&mut runner).unwrap();
     }
     while let Some(batch) = runner.next_batch().filter(|_| runner.position() < stop) {
         runner.feed(&images(&data, batch)).unwrap();
@@ -69,9 +70,9 @@ fn another_configuration_or_other_images_are_refused() {
     run(&path, 5);
     let mut draft = Draft::parse(&config().to_toml().unwrap(), "test").unwrap();
     draft.set("method.rate", 2).unwrap();
-    let error = resume(&path, subject(&draft.resolve().unwrap()));
+    let error = refused(&path, subject(&draft.resolve().unwrap()));
     assert!(error.contains("method.rate = 2") && error.contains("method.rate = 1"), "{error}");
-    let error = resume(&path, Subject { images: "others", ..subject(&config()) });
+    let error = refused(&path, Subject { images: "others", ..subject(&config()) });
     assert!(error.contains("a run of other images"), "{error}");
 }
 
@@ -79,12 +80,9 @@ fn subject(config: &Config) -> Subject<'_> {
     Subject { config, images: "these" }
 }
 
-fn resume(path: &Path, subject: Subject<'_>) -> String {
-    let (data, setup) = (dataset(true), setup());
-    let stream = stream(&data, "continual");
-    let task = Task { dataset: &data, stream: &stream, setup: &setup };
-    let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
-    checkpoint::resume(path, &mut runner, subject, &Device::cpu()).unwrap_err().to_string()
+fn refused(path: &Path, subject: Subject<'_>) -> String {
+    let read = checkpoint::read(path, subject, &Device::cpu());
+    read.err().expect("a run of something else").to_string()
 }
 
 #[test]
@@ -94,7 +92,7 @@ fn a_damaged_or_foreign_file_is_refused() {
     run(&path, 5);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    let error = resume(&path, subject(&config()));
+    let error = refused(&path, subject(&config()));
     assert!(error.contains("state"), "{error}");
     paint_nn::checkpoint::write_safetensors(
         &path,
@@ -103,7 +101,7 @@ fn a_damaged_or_foreign_file_is_refused() {
         &std::collections::BTreeMap::new(),
     )
     .unwrap();
-    let error = resume(&path, subject(&config()));
+    let error = refused(&path, subject(&config()));
     assert!(error.contains("other arrays"), "{error}");
 }
 

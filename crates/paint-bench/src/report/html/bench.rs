@@ -145,21 +145,23 @@ fn head(page: &BenchPage<'_>, sections: &Sections) -> String {
     for warning in page.warnings {
         let _ = write!(html, "<div class=\"warning\">{}</div>", escape(warning));
     }
-    for failure in &results.failures {
-        let _ = write!(
-            html,
-            "<div class=\"warning\"><b>{} (seed {}) failed</b>: {}</div>",
-            escape(&failure.label),
-            failure.seed,
-            escape(&failure.error)
-        );
-    }
+    html.push_str(&failures(results));
     let _ = writeln!(
         html,
         "<nav>{}</nav><main>{}</main><script>{SCRIPT}</script></body></html>",
         sections.links, sections.body
     );
     html
+}
+
+fn failures(results: &Results) -> String {
+    let Some(count) = results.failed() else { return String::new() };
+    let mut html = format!("<div class=\"warning\"><b>{count}.</b> Means are over the others.<ul>");
+    for failure in &results.failures {
+        let (run, error) = (escape(&failure.run()), escape(&failure.error));
+        let _ = write!(html, "<li>{run}: {error}</li>");
+    }
+    html + "</ul></div>"
 }
 
 fn runs(results: &Results) -> String {

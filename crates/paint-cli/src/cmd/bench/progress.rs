@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use paint_bench::grid::{Cell, Grid, GridEvent};
+use paint_bench::grid::{Grid, GridEvent};
 use paint_run::Event;
 
 /// The state of the display; told from any thread.
@@ -26,16 +26,16 @@ impl<'a> Progress<'a> {
     pub(super) fn tell(&self, event: &GridEvent<'_>) {
         match event {
             GridEvent::Found { cell } => {
-                self.line(&format!("{}: found", name(&self.grid.cells[*cell])));
+                self.line(&format!("{}: found", self.grid.cells[*cell].name()));
             }
             GridEvent::Running { cell, event } => self.running(*cell, event),
             GridEvent::Done { cell, result } => {
-                let name = name(&self.grid.cells[*cell]);
+                let name = self.grid.cells[*cell].name();
                 self.line(&format!("{name}: {:.2} %", result.mean_accuracy));
                 self.ended(*cell);
             }
             GridEvent::Failed { cell, error } => {
-                self.line(&format!("{}: failed: {error}", name(&self.grid.cells[*cell])));
+                self.line(&format!("{}: failed: {error}", self.grid.cells[*cell].name()));
                 self.ended(*cell);
             }
         }
@@ -70,7 +70,7 @@ impl<'a> Progress<'a> {
                 if let Some(bar) = running.get(&cell) {
                     bar.set_position(batch.index as u64 + 1);
                     let so_far = batch.running_accuracy.unwrap_or_default();
-                    let name = name(&self.grid.cells[cell]);
+                    let name = self.grid.cells[cell].name();
                     bar.set_message(format!("{name}: {}, so far {so_far:.1} %", batch.domain));
                 }
             }
@@ -85,10 +85,4 @@ impl<'a> Progress<'a> {
         }
         self.total.inc(1);
     }
-}
-
-/// What a cell is called on the screen.
-fn name(cell: &Cell) -> String {
-    let order = cell.order.as_ref().map_or_else(String::new, |order| format!(" {order}"));
-    format!("{}{order} seed {}", cell.label, cell.config.seed)
 }
