@@ -1,12 +1,10 @@
 //! What a method is built from, beside its settings.
 
-use std::sync::Arc;
-
 use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
 use paint_tensor::Tensor;
 
-use crate::draws::{Draws, Seeded};
+use crate::draws::Draws;
 use crate::source_data::{Labelled, SourceData};
 use crate::{Error, Result};
 
@@ -22,7 +20,7 @@ pub struct BuildArgs<'a> {
     /// Source images, for the methods whose row says that they need them.
     pub source: Option<SourceData<'a>>,
     /// Recorded draws in place of those that `seed` gives.
-    pub draws: Option<&'a Arc<dyn Draws>>,
+    pub draws: Option<&'a Draws>,
 }
 
 impl<'a> BuildArgs<'a> {
@@ -32,8 +30,8 @@ impl<'a> BuildArgs<'a> {
     }
 
     /// The recorded draws, or those of the seed.
-    pub(crate) fn draws(&self) -> Arc<dyn Draws> {
-        self.draws.map_or_else(|| Arc::new(Seeded(self.seed)) as Arc<dyn Draws>, Arc::clone)
+    pub(crate) fn draws(&self) -> Draws {
+        self.draws.cloned().unwrap_or_else(|| Draws::seeded(self.seed))
     }
 
     /// The source images a method needs.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::attached::Attached;
-use crate::draws::Draws;
+use crate::draws::ProjectorDraws;
 use crate::learner::Learner;
 use crate::prototypes::Prototypes;
 use crate::source_data::Labelled;
@@ -65,7 +65,7 @@ impl Contrast {
         source: &Labelled,
         how: &Projection,
         optimizer: Optimizer,
-        draws: &dyn Draws,
+        draws: &dyn ProjectorDraws,
     ) -> Result<Self> {
         let prototypes = Prototypes::estimate(learner, source, how.images, how.batch)?;
         let (mut params, device, d) =
@@ -76,7 +76,7 @@ impl Contrast {
                 ("weight", Slot::Weight, vec![how.width, inputs]),
                 ("bias", Slot::Bias, vec![how.width]),
             ] {
-                let start = draws.start(params.len(), shape.iter().product());
+                let start = draws.projector(params.len(), shape.iter().product());
                 let start = start.into_iter().map(|u| bound * (2.0 * u - 1.0)).collect();
                 let role = Role::Block { index: 0, part, slot };
                 let tensor = Tensor::from_vec(start, shape, &device)?;

@@ -1,9 +1,11 @@
-//! Every random draw a method makes.
+//! Every random draw a method makes, one trait per purpose.
 //!
 //! A draw is a function of what it is for and of the step, never of the draws before it: a run continues from its step
-//! counter alone, and a recorded run can be replayed by another implementation of the trait.
+//! counter alone, and a recorded run is replayed by putting another implementation in the place of one field of
+//! [`Draws`].
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use paint_rng::Seed;
 use paint_tensor::Tensor;
@@ -12,29 +14,83 @@ use rand_distr::Beta;
 use crate::Result;
 use crate::views::{self, Noise, Padding, View};
 
-/// Where random numbers come from. `step` counts batches from 0; `number` counts whatever is drawn, which is the step
-/// for a method that draws one a batch.
-pub trait Draws: Send + Sync {
+/// The first values of prompts: PAINT.
+pub trait PromptDraws: Send + Sync {
     /// `count` numbers from N(0, 1) for the prompt of number `id`.
     fn prompt(&self, id: u64, count: usize) -> Vec<f32>;
+}
+
+/// How samples are mixed: PAINT. `step` counts batches from 0.
+pub trait MixDraws: Send + Sync {
     /// `λ ~ Beta(α, α)`; `alpha` is positive.
     fn lambda(&self, step: u64, alpha: f64) -> f32;
-    /// A random order of `0..n`.
-    fn permutation(&self, number: u64, n: usize) -> Vec<usize>;
+    /// A random order of `0..n`: sample `i` is mixed with the one at place `i`.
+    fn partners(&self, step: u64, n: usize) -> Vec<usize>;
+}
+
+/// Augmented views: PAINT, CoTTA, RMT and SANTA. `number` counts views, which is the step for a method that makes one
+/// per batch.
+pub trait ViewDraws: Send + Sync {
     /// The parameters of a view of images of `[H, W]` pixels.
     fn view(&self, number: u64, size: [usize; 2], padding: Padding) -> View;
     /// The pixel noise of a view of the images `rows` of a batch, `count` numbers each.
     fn noise(&self, number: u64, rows: &[usize], count: usize) -> Noise;
-    /// The places of `0..count` that go back to the source, ascending, each with probability `share`, for the
+}
+
+/// Which parameters go back to the source: CoTTA.
+pub trait RestoreDraws: Send + Sync {
+    /// The places of `0..count` that go back after batch `step`, ascending, each with probability `share`, for the
     /// parameter of number `param` among the trained.
     fn restored(&self, step: u64, param: usize, count: usize, share: f64) -> Vec<usize>;
-    /// `count` numbers from U(0, 1) for the start of a network's parameter of number `param`.
-    fn start(&self, param: usize, count: usize) -> Vec<f32>;
+}
+
+/// The order of source images: RMT.
+pub trait OrderDraws: Send + Sync {
+    /// A random order of `0..n` for an epoch.
+    fn order(&self, epoch: u64, n: usize) -> Vec<usize>;
+}
+
+/// The first values of a projector: RMT and SANTA.
+pub trait ProjectorDraws: Send + Sync {
+    /// `count` numbers from U(0, 1) for the projector's parameter of number `param`.
+    fn projector(&self, param: usize, count: usize) -> Vec<f32>;
+}
+
+/// Where the draws of a method come from, by purpose.
+#[derive(Clone)]
+pub struct Draws {
+    /// The first values of prompts.
+    pub prompts: Arc<dyn PromptDraws>,
+    /// How samples are mixed.
+    pub mixing: Arc<dyn MixDraws>,
+    /// Augmented views.
+    pub views: Arc<dyn ViewDraws>,
+    /// Which parameters go back to the source.
+    pub restoring: Arc<dyn RestoreDraws>,
+    /// The order of source images.
+    pub order: Arc<dyn OrderDraws>,
+    /// The first values of a projector.
+    pub projector: Arc<dyn ProjectorDraws>,
+}
+
+impl Draws {
+    /// All of them derived from the seed of a run.
+    pub fn seeded(seed: Seed) -> Self {
+        let seeded = Arc::new(Seeded(seed));
+        Self {
+            prompts: seeded.clone(),
+            mixing: seeded.clone(),
+            views: seeded.clone(),
+            restoring: seeded.clone(),
+            order: seeded.clone(),
+            projector: seeded,
+        }
+    }
 }
 
 /// The views of these numbers of a batch, with edge padding, as CoTTA and its followers augment.
 pub(crate) fn padded_views(
-    draws: &dyn Draws,
+    draws: &dyn ViewDraws,
     numbers: Range<u64>,
     images: &Tensor,
 ) -> Result<Tensor> {
@@ -48,29 +104,36 @@ pub(crate) fn padded_views(
 }
 
 /// The view of number `number` alone.
-pub(crate) fn padded_view(draws: &dyn Draws, number: u64, images: &Tensor) -> Result<Tensor> {
+pub(crate) fn padded_view(draws: &dyn ViewDraws, number: u64, images: &Tensor) -> Result<Tensor> {
     padded_views(draws, number..number + 1, images)
 }
 
-/// Draws derived from the seed of a run.
+/// Draws derived from the seed of a run. The labels are part of every published result: another one gives other numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Seeded(pub Seed);
 
-impl Draws for Seeded {
+impl PromptDraws for Seeded {
     fn prompt(&self, id: u64, count: usize) -> Vec<f32> {
         let mut rng = self.0.derive("paint/prompt", &[id]);
         (0..count).map(|_| rng.normal() as f32).collect()
     }
+}
 
+/// The label of a random order, of samples to mix and of source images alike: PAINT and RMT never share a run.
+const ORDER: &str = "paint/mixup";
+
+impl MixDraws for Seeded {
     fn lambda(&self, step: u64, alpha: f64) -> f32 {
         let beta = Beta::new(alpha, alpha).expect("alpha is positive: the settings are checked");
         self.0.derive("paint/lambda", &[step]).sample(&beta) as f32
     }
 
-    fn permutation(&self, number: u64, n: usize) -> Vec<usize> {
-        self.0.derive("paint/mixup", &[number]).permutation(n)
+    fn partners(&self, step: u64, n: usize) -> Vec<usize> {
+        self.0.derive(ORDER, &[step]).permutation(n)
     }
+}
 
+impl ViewDraws for Seeded {
     fn view(&self, number: u64, size: [usize; 2], padding: Padding) -> View {
         View::draw(&mut self.0.derive("views", &[number]), size, padding)
     }
@@ -78,13 +141,15 @@ impl Draws for Seeded {
     fn noise(&self, number: u64, _rows: &[usize], _count: usize) -> Noise {
         Noise::Seed(self.0.derive("views/noise", &[number]).next_u64())
     }
+}
 
+impl RestoreDraws for Seeded {
     fn restored(&self, step: u64, param: usize, count: usize, share: f64) -> Vec<usize> {
         if share <= 0.0 {
             return Vec::new();
         }
         let mut rng = self.0.derive("restored", &[step, param as u64]);
-        // The gap to the next place has a geometric distribution: a draw for each place chosen, not for each there is.
+        // The gap to the next place has a geometric distribution: one draw per place chosen, not per place there is.
         let mut gap = || ((1.0 - rng.uniform()).ln() / (1.0 - share).ln()).floor();
         let mut places = Vec::new();
         let mut place = gap();
@@ -94,8 +159,16 @@ impl Draws for Seeded {
         }
         places
     }
+}
 
-    fn start(&self, param: usize, count: usize) -> Vec<f32> {
+impl OrderDraws for Seeded {
+    fn order(&self, epoch: u64, n: usize) -> Vec<usize> {
+        self.0.derive(ORDER, &[epoch]).permutation(n)
+    }
+}
+
+impl ProjectorDraws for Seeded {
+    fn projector(&self, param: usize, count: usize) -> Vec<f32> {
         let mut rng = self.0.derive("start", &[param as u64]);
         (0..count).map(|_| rng.uniform() as f32).collect()
     }
@@ -136,10 +209,22 @@ mod tests {
     #[test]
     fn draws_depend_on_the_step_and_on_nothing_drawn_before() {
         let draws = Seeded(Seed(2));
-        let first = draws.permutation(3, 20);
+        let first = draws.partners(3, 20);
         draws.lambda(3, 1.0);
-        assert_eq!(first, draws.permutation(3, 20));
-        assert_ne!(first, draws.permutation(4, 20));
+        assert_eq!(first, draws.partners(3, 20));
+        assert_ne!(first, draws.partners(4, 20));
         assert_ne!(draws.prompt(0, 8), draws.prompt(1, 8));
+    }
+
+    #[test]
+    fn every_purpose_takes_the_seed_of_the_run() {
+        let (first, second) = (Draws::seeded(Seed(1)), Draws::seeded(Seed(2)));
+        assert_ne!(first.prompts.prompt(0, 4), second.prompts.prompt(0, 4));
+        assert_ne!(first.mixing.partners(0, 20), second.mixing.partners(0, 20));
+        assert_ne!(first.order.order(0, 20), second.order.order(0, 20));
+        assert_ne!(first.projector.projector(0, 4), second.projector.projector(0, 4));
+        assert_ne!(first.views.noise(0, &[0], 4), second.views.noise(0, &[0], 4));
+        let restored = |draws: &Draws| draws.restoring.restored(0, 0, 1000, 0.1);
+        assert_ne!(restored(&first), restored(&second));
     }
 }

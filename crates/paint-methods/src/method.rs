@@ -19,12 +19,15 @@ pub struct Step {
 }
 
 /// Which prompt a batch used.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PromptUse {
-    /// Its number; a number is never given twice.
+    /// The number of the one that made the prediction; a number is never given twice.
     pub index: usize,
     /// True if it was allocated for this batch.
     pub allocated: bool,
+    /// The numbers of all prompts that the batch allocated, in order: at most one, unless the memory is asked at every
+    /// forward pass.
+    pub made: Vec<usize>,
     /// `r_s`, Eq. 4: the mean similarity of the batch to the key that won its vote; `None` where nothing was voted on.
     pub reliability: Option<f32>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use paint_nn::backbone::Spec;
 use paint_tensor::Tensor;
 
-use crate::draws::Draws;
+use crate::draws::OrderDraws;
 use crate::{Error, Result, images};
 
 /// Images of the source domain, given once, when a method is built.
@@ -63,12 +63,12 @@ impl Labelled {
     /// batch of each order as short as it comes.
     pub(crate) fn shuffled(
         &self,
-        draws: &dyn Draws,
+        draws: &dyn OrderDraws,
         number: u64,
         batch: usize,
     ) -> Result<(Tensor, Vec<usize>)> {
         let (m, batches) = (self.len(), self.len().div_ceil(batch) as u64);
-        let order = draws.permutation(number / batches, m);
+        let order = draws.order(number / batches, m);
         let start = (number % batches) as usize * batch;
         self.rows(&order[start..(start + batch).min(m)])
     }

@@ -8,7 +8,7 @@ mod tiny_vit;
 use std::sync::Arc;
 
 use fixture::Fixture;
-use paint_methods::draws::Draws;
+use paint_methods::draws::{Draws, OrderDraws, ProjectorDraws, RestoreDraws, ViewDraws};
 use paint_methods::views::{Noise, Padding, View};
 use paint_methods::{BuildArgs, Method, SourceData, by_name};
 use paint_nn::backbone::Backbone;
@@ -32,21 +32,15 @@ impl Replay {
     }
 }
 
-impl Draws for Replay {
-    fn prompt(&self, _id: u64, _count: usize) -> Vec<f32> {
-        unreachable!("no baseline draws prompts")
-    }
-
-    fn lambda(&self, _step: u64, _alpha: f64) -> f32 {
-        unreachable!("no baseline mixes")
-    }
-
-    fn permutation(&self, number: u64, n: usize) -> Vec<usize> {
+impl OrderDraws for Replay {
+    fn order(&self, number: u64, n: usize) -> Vec<usize> {
         let recorded = self.own.values(&format!("draw.order{number}"));
         assert_eq!(recorded.len(), n);
         recorded.into_iter().map(|i| i as usize).collect()
     }
+}
 
+impl ViewDraws for Replay {
     fn view(&self, number: u64, _size: [usize; 2], padding: Padding) -> View {
         assert_eq!(padding, Padding::Edge);
         let prefix = format!("draw.view{number}");
@@ -59,13 +53,17 @@ impl Draws for Replay {
         let row = |&index: &usize| all[index * count..(index + 1) * count].to_vec();
         Noise::Recorded(rows.iter().flat_map(row).collect())
     }
+}
 
+impl RestoreDraws for Replay {
     fn restored(&self, step: u64, param: usize, _count: usize, _share: f64) -> Vec<usize> {
         let recorded = self.own.values(&format!("draw.restored{step}.{param}"));
         recorded.into_iter().skip(1).map(|place| place as usize).collect()
     }
+}
 
-    fn start(&self, param: usize, count: usize) -> Vec<f32> {
+impl ProjectorDraws for Replay {
+    fn projector(&self, param: usize, count: usize) -> Vec<f32> {
         let recorded = self.own.values(&format!("draw.start{param}"));
         assert_eq!(recorded.len(), count);
         recorded
@@ -99,7 +97,14 @@ fn replay(name: &str, network: &dyn Backbone, source: &Fixture) {
         shared.values("source.labels").iter().map(|&label| label as usize).collect();
     let own = Fixture::read(&path(name));
     let replay = Replay { own, shared: Fixture::read("baselines/source.safetensors") };
-    let draws: Arc<dyn Draws> = Arc::new(replay);
+    let replay = Arc::new(replay);
+    let draws = Draws {
+        order: replay.clone(),
+        views: replay.clone(),
+        restoring: replay.clone(),
+        projector: replay,
+        ..Draws::seeded(Seed(0))
+    };
     let args = BuildArgs {
         source: Some(SourceData { images: &images, labels: Some(&labels) }),
         draws: Some(&draws),

@@ -8,7 +8,7 @@ mod tiny_vit;
 use std::sync::Arc;
 
 use fixture::Fixture;
-use paint_methods::draws::Draws;
+use paint_methods::draws::{Draws, MixDraws, PromptDraws, ViewDraws};
 use paint_methods::paint::{Adaptation, Config, Paint};
 use paint_methods::views::{Noise, Padding, View};
 use paint_methods::{BuildArgs, Method as _};
@@ -19,7 +19,7 @@ use toml::toml;
 /// The draws of a recorded run.
 struct Replay(Fixture);
 
-impl Draws for Replay {
+impl PromptDraws for Replay {
     fn prompt(&self, id: u64, count: usize) -> Vec<f32> {
         let key = |step: usize| format!("step{step}.draw.prompt.{id}");
         let key = (0..10).map(key).find(|key| self.0.arrays.get(key).is_some()).unwrap();
@@ -27,17 +27,21 @@ impl Draws for Replay {
         assert_eq!(values.len(), count);
         values
     }
+}
 
+impl MixDraws for Replay {
     fn lambda(&self, step: u64, _alpha: f64) -> f32 {
         self.0.values(&format!("step{step}.draw.lambda"))[0]
     }
 
-    fn permutation(&self, step: u64, n: usize) -> Vec<usize> {
+    fn partners(&self, step: u64, n: usize) -> Vec<usize> {
         let recorded = self.0.values(&format!("step{step}.draw.permutation"));
         assert!(recorded[n..].iter().all(|&i| i == -1.0));
         recorded[..n].iter().map(|&i| i as usize).collect()
     }
+}
 
+impl ViewDraws for Replay {
     fn view(&self, step: u64, _size: [usize; 2], padding: Padding) -> View {
         assert_eq!(padding, Padding::None);
         self.0.view(&format!("step{step}.draw.augment"), padding)
@@ -47,14 +51,6 @@ impl Draws for Replay {
         let all = self.0.values(&format!("step{step}.draw.augment.noise"));
         let row = |&index: &usize| all[index * count..(index + 1) * count].to_vec();
         Noise::Recorded(rows.iter().flat_map(row).collect())
-    }
-
-    fn restored(&self, _step: u64, _param: usize, _count: usize, _share: f64) -> Vec<usize> {
-        unreachable!("PAINT restores nothing")
-    }
-
-    fn start(&self, _param: usize, _count: usize) -> Vec<f32> {
-        unreachable!("PAINT has no network of its own")
     }
 }
 
@@ -111,7 +107,13 @@ fn ten_steps(name: &str, settings: &toml::Table, retrievals: usize, tolerance: f
     let fixture = Fixture::read(&path);
     let source = model(&fixture);
     let config = Config::from_settings(settings).unwrap();
-    let draws: Arc<dyn Draws> = Arc::new(Replay(Fixture::read(&path)));
+    let replay = Arc::new(Replay(Fixture::read(&path)));
+    let draws = Draws {
+        prompts: replay.clone(),
+        mixing: replay.clone(),
+        views: replay,
+        ..Draws::seeded(Seed(0))
+    };
     let args = BuildArgs { draws: Some(&draws), ..BuildArgs::new(&source, Seed(0)) };
     let mut paint = Paint::new(&args, config).unwrap();
     let mut trained: Vec<String> = fixture.config["trained"]

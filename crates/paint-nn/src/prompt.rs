@@ -17,12 +17,10 @@
 //! prompt; this memory grows, or, with a `capacity`, merges the two prompts with the nearest keys (ours).
 
 mod config;
-mod matching;
 mod merge;
 mod queries;
 
 pub use config::{PromptConfig, Reliability, Threshold};
-pub use matching::Matching;
 pub use queries::Queries;
 
 use paint_tensor::{Device, Tensor};

@@ -4,18 +4,19 @@
 //! was stopped and continued gives the same numbers. Expected calibration error uses [`ECE_BINS`] bins of equal width over
 //! the confidence (the largest probability): `ECE = Σ_b n_b/n |acc_b − conf_b|`, bin `b` being `(b/15, (b+1)/15]`.
 
+mod matching;
 mod score;
 mod tally;
 
 use std::time::Duration;
 
 use paint_methods::PromptUse;
-use paint_nn::prompt::{Matching, Selection};
 use paint_rng::Fnv;
 use serde::{Deserialize, Serialize};
 
 use crate::probe::Glance;
 use crate::watch::Passes;
+pub use matching::Matching;
 pub use score::Score;
 pub use tally::{ECE_BINS, Tally};
 
@@ -36,7 +37,7 @@ pub(crate) struct Outcome<'a> {
     /// The domain of each image.
     pub(crate) domains: &'a [usize],
     pub(crate) scores: &'a [Score],
-    pub(crate) prompt: Option<PromptUse>,
+    pub(crate) prompt: Option<&'a PromptUse>,
     pub(crate) duration: Duration,
 }
 
@@ -81,8 +82,9 @@ impl Meter {
             }
         }
         let visit = self.visits.last_mut().expect("one was pushed above if there was none");
+        let made = batch.prompt.map_or(0, |prompt| prompt.made.len());
         for tally in [&mut visit.tally, &mut self.overall] {
-            tally.add_batch(batch.duration, batch.prompt.is_some_and(|prompt| prompt.allocated));
+            tally.add_batch(batch.duration, made);
         }
         for (score, &domain) in batch.scores.iter().zip(batch.domains) {
             visit.tally.add(score);
@@ -92,14 +94,7 @@ impl Meter {
         if let Some(prompt) = batch.prompt {
             self.prompted = true;
             if let Some(domain) = domain {
-                let selection = Selection {
-                    id: prompt.index as u64,
-                    allocated: prompt.allocated,
-                    reliability: prompt.reliability,
-                    votes: Vec::new(),
-                    merged: None,
-                };
-                self.matching.record(domain, &selection);
+                self.matching.record(domain, prompt);
             }
         }
     }
@@ -151,11 +146,15 @@ mod tests {
         segment: usize,
         domains: &'a [usize],
         scores: &'a [Score],
-        prompt: Option<(usize, bool)>,
+        prompt: Option<&'a PromptUse>,
     ) -> Outcome<'a> {
-        let prompt =
-            prompt.map(|(index, allocated)| PromptUse { index, allocated, reliability: None });
         Outcome { segment, domains, scores, prompt, duration: Duration::from_millis(10) }
+    }
+
+    /// A batch predicted with prompt `index`, for which `made` were allocated.
+    fn used(index: usize, made: &[usize]) -> PromptUse {
+        let allocated = made.contains(&index);
+        PromptUse { index, allocated, made: made.to_vec(), reliability: None }
     }
 
     fn score(correct: bool) -> Score {
@@ -193,14 +192,22 @@ mod tests {
         let mut meter = Meter::default();
         let one = [score(true)];
         // Domain 0 makes prompt 0 and uses it; domain 1 borrows 0 twice, makes 1 and uses it once.
-        for (domain, index, allocated) in
-            [(0, 0, true), (0, 0, false), (1, 0, false), (1, 0, false), (1, 1, true)]
+        for (domain, index, made) in
+            [(0, 0, &[0][..]), (0, 0, &[]), (1, 0, &[]), (1, 0, &[]), (1, 1, &[1])]
         {
-            meter.record(&outcome(domain, &[domain], &one, Some((index, allocated))));
+            meter.record(&outcome(domain, &[domain], &one, Some(&used(index, made))));
         }
         assert_eq!(meter.matching.per_batch(), 3.0 / 5.0);
         assert_eq!(meter.matching.per_domain(), 1.0 / 2.0);
         assert_eq!(meter.overall.prompts_allocated, 2);
+    }
+
+    #[test]
+    fn all_prompts_that_a_batch_made_are_counted() {
+        let mut meter = Meter::default();
+        meter.record(&outcome(0, &[0], &[score(true)], Some(&used(4, &[3, 4]))));
+        assert_eq!(meter.overall.prompts_allocated, 2);
+        assert_eq!(meter.visits[0].tally.prompts_allocated, 2);
     }
 
     #[test]
@@ -221,7 +228,8 @@ mod tests {
         for i in 0..50 {
             let nll = Some(1.0 / f64::from(i + 3));
             let score = Score { nll, confidence: 1.0 / f64::from(i + 2), ..score(i % 3 == 0) };
-            meter.record(&outcome(0, &[0], &[score], Some((0, i == 0))));
+            let prompt = used(0, if i == 0 { &[0] } else { &[] });
+            meter.record(&outcome(0, &[0], &[score], Some(&prompt)));
         }
         let text = serde_json::to_string(&meter).unwrap();
         assert_eq!(serde_json::from_str::<Meter>(&text).unwrap(), meter);

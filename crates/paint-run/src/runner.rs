@@ -186,13 +186,12 @@ impl<'a> Runner<'a> {
             return Err(self.not_finite("logits", &label.0));
         }
         let scores = self.score(plan, &step, &logits)?;
-        let (segment, prompt) = (plan.segment, step.prompt);
         self.meter.hash_logits(&logits);
         self.meter.record(&Outcome {
-            segment,
+            segment: plan.segment,
             domains: &domains,
             scores: &scores,
-            prompt,
+            prompt: step.prompt.as_ref(),
             duration,
         });
         self.scores = scores;
@@ -259,7 +258,7 @@ impl<'a> Runner<'a> {
             samples: plan.samples.len(),
             domain_accuracy: self.meter.visits.last().and_then(|visit| visit.tally.accuracy()),
             running_accuracy: self.meter.overall.accuracy(),
-            prompt: step.prompt.map(|prompt| Prompt {
+            prompt: step.prompt.as_ref().map(|prompt| Prompt {
                 index: prompt.index,
                 allocated: prompt.allocated,
                 reliability: prompt.reliability,

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
-use crate::draws::{Draws, padded_views};
+use crate::draws::{RestoreDraws, ViewDraws, padded_views};
 use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
@@ -124,7 +124,8 @@ struct Cotta {
     config: Config,
     learner: Learner,
     teacher: Teacher,
-    draws: Arc<dyn Draws>,
+    views: Arc<dyn ViewDraws>,
+    restoring: Arc<dyn RestoreDraws>,
 }
 
 impl Cotta {
@@ -132,7 +133,8 @@ impl Cotta {
         let optimizer = config.optimizer.optimizer(Trainable::Layers, config.lr);
         let learner = Learner::new(NAME, args, Trainable::Layers, optimizer)?;
         let teacher = Teacher::new(&learner, config.momentum);
-        Ok(Self { config, learner, teacher, draws: args.draws() })
+        let draws = args.draws();
+        Ok(Self { config, learner, teacher, views: draws.views, restoring: draws.restoring })
     }
 
     /// `z̄`, and whether it was averaged over views (steps 2 and 3).
@@ -149,7 +151,7 @@ impl Cotta {
         for first in (end - views..end).step_by(together) {
             let numbers = first..end.min(first + together as u64);
             let count = (numbers.end - numbers.start) as usize;
-            let views = padded_views(self.draws.as_ref(), numbers, images)?;
+            let views = padded_views(self.views.as_ref(), numbers, images)?;
             let z = self.learner.forward(self.teacher.model(), &views)?.logits;
             let [rows, classes] = z.dims2("logits")?;
             let z = z.reshape([count, rows / count, classes])?.sum(0)?;
@@ -171,7 +173,8 @@ impl Cotta {
 
     /// Step 6.
     fn restore(&mut self) -> Result<()> {
-        let (step, share, draws) = (self.learner.step(), self.config.restored, self.draws.as_ref());
+        let (step, share) = (self.learner.step(), self.config.restored);
+        let draws = self.restoring.as_ref();
         self.learner.replace(|number, value, source| {
             let places = draws.restored(step, number, value.elem_count(), share);
             Ok(value.restore(source, &places)?)

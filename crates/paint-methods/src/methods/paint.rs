@@ -44,7 +44,9 @@
 //! - D10 `consistency_denominator`: the batch | the confident samples.
 //! - D11 `eta`, `eta_bound`: below 0.2 | at or below 0.2 (CIFAR 0.5).
 //! - D12 `retrieval`: once a batch, and a new key does not move | at every forward, so the key moves three times a batch.
-//!   In our `every_forward` the mixed pass cannot allocate; in the code D13 makes that practically impossible.
+//!   In our `every_forward` only the first and the last pass allocate; in the code D13 makes an allocation by the mixed
+//!   pass practically impossible. The mixed pass asks the memory even if nothing is mixed (`beta = 0`, or no confident
+//!   sample), so that an ablation changes the loss and not the keys.
 //! - D13 `reliability`: mean over the batch | sum over the batch by the images of the forward pass at hand.
 //! - D14 `pooling`: not said, we take the class token | mean of class token and prompts.
 //! - D15 `prompt_position`: not said, none as in VPT | the class token's. (The code's CIFAR model has misaligned
@@ -55,41 +57,29 @@
 //! - D19 `capacity`: no bound | fails at the sixteenth prompt. No preset imitates that; a bound merges the nearest two.
 //! - D22 `redundant_forward`: no | on R the code runs one more forward, which moves the key once more.
 //!
-//! For one image `L_mi` is zero whatever the model says; it is then left out, because Adam would turn the rounding of
-//! its gradient into steps. The oracle takes the true domain's number as the prompt's and leaves the keys alone.
+//! For one image both terms of `L_mi` are the same number; it is then left out, unless `diversity_weight` is 0. The code
+//! has no such case: with its weights for ImageNet-R it would raise the entropy of a single image. The oracle takes the true domain's number as the prompt's and leaves the keys alone.
 
-mod adapt;
+mod algorithm;
 mod choice;
 mod config;
+mod method;
 mod mixing;
-mod passes;
+mod networks;
+mod objective;
+mod quirks;
 mod retrieval;
 
-pub use adapt::{Adaptation, Losses};
+pub use algorithm::{Adaptation, Paint};
 pub use choice::{
     Bound, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
 };
 pub use config::Config;
+pub use objective::Losses;
 
-use std::sync::Arc;
-
-use paint_nn::backbone::{Backbone, Request};
-use paint_nn::params::Trainable;
-use paint_nn::prompt::{PromptMemory, Queries};
-use paint_tensor::Tensor;
-
-use self::passes::Routines;
-use self::retrieval::Retriever;
-use crate::build_args::BuildArgs;
-use crate::draws::Draws;
 use crate::entry::{MethodEntry, Presets, SourceNeed};
-use crate::learner::{load_params, save_params};
-use crate::method::{Method, PromptUse, State, Step};
 use crate::settings::table;
-use crate::{Error, Result, images};
-
-/// The method's name.
-const NAME: &str = "paint";
+use config::NAME;
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
@@ -100,168 +90,6 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     build: |args, settings| Ok(Box::new(Paint::new(args, Config::from_settings(settings)?)?)),
     resolve: |settings| table(NAME, &Config::from_settings(settings)?),
 };
-
-/// The method.
-pub struct Paint {
-    config: Config,
-    /// Frozen: queries and patch embeddings.
-    source: Box<dyn Backbone>,
-    /// The same for passes that are replayed.
-    unwatched: Box<dyn Backbone>,
-    model: Box<dyn Backbone>,
-    memory: PromptMemory,
-    classes: Option<Vec<usize>>,
-    draws: Arc<dyn Draws>,
-    domain: Option<usize>,
-    step: u64,
-    routines: Routines,
-}
-
-impl Paint {
-    /// The method on a duplicate of a model. Prompts need a vision transformer: any other network is refused with them.
-    pub fn new(args: &BuildArgs<'_>, config: Config) -> Result<Self> {
-        let spec = args.model.spec();
-        if config.prompt_length > 0 && args.model.vit_config().is_none() {
-            let why = format!(
-                "prompts are tokens of a vision transformer, and {} is none; \
-                 prompt_length = 0 adapts it without them",
-                spec.name
-            );
-            return Err(Error::Config { method: NAME, why });
-        }
-        if config.blocks > spec.depth {
-            let why = format!("blocks is {}, {} has {}", config.blocks, spec.name, spec.depth);
-            return Err(Error::Config { method: NAME, why });
-        }
-        let mut source = args.model.duplicate();
-        source.params_mut().freeze();
-        let memory =
-            PromptMemory::new(config.memory(spec.feature_dim), &args.model.params().device())?;
-        let (model, classes) = (source.duplicate(), args.classes.map(<[usize]>::to_vec));
-        Ok(Self {
-            config,
-            unwatched: source.unwatched(),
-            source,
-            model,
-            memory,
-            classes,
-            draws: args.draws(),
-            domain: None,
-            step: 0,
-            routines: Routines::default(),
-        })
-    }
-
-    /// The settings in use.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// The prompts and keys of the domains met so far.
-    pub fn memory(&self) -> &PromptMemory {
-        &self.memory
-    }
-
-    /// The parameters of the model (not the prompts) that train.
-    fn trained(&self) -> Trainable {
-        Trainable::Any(vec![self.config.slow(), self.config.fast()])
-    }
-
-    /// The embedding `[B, N, D]` of images and their `q_i`, of the source model as it is.
-    fn seen(&self, images: &Tensor) -> Result<(Tensor, Queries)> {
-        images::check(images, self.source.spec())?;
-        let embedding = self.source.embed(images)?;
-        let features = self.source.forward_embedded(&embedding, &Request::default())?;
-        let queries = Queries::new(&features.pooled)?;
-        Ok((embedding, queries))
-    }
-
-    /// The prompt for a batch among those held.
-    fn find(&self, queries: &Queries) -> Result<Option<u64>> {
-        if self.config.prompt_length == 0 {
-            return Ok(None);
-        }
-        if self.config.oracle {
-            let id = self.domain.ok_or(Error::NoDomain)? as u64;
-            return Ok(self.memory.key(id).map(|_| id));
-        }
-        Ok(self.memory.lookup(queries, queries.len())?.map(|found| found.id))
-    }
-}
-
-impl Method for Paint {
-    fn step(&mut self, images: &Tensor) -> Result<Step> {
-        let adaptation = self.adapt(images)?;
-        let Losses { entropy, diversity, consistency, total } = adaptation.losses;
-        let mut scalars = vec![
-            ("loss", f64::from(total)),
-            ("loss_entropy", f64::from(entropy)),
-            ("loss_diversity", f64::from(diversity)),
-        ];
-        scalars.extend(consistency.map(|value| ("loss_consistency", f64::from(value))));
-        scalars.push(("confident", adaptation.confident.len() as f64));
-        scalars.push(("prompts", self.memory.len() as f64));
-        let prompt = adaptation.selections.first().map(|selection| PromptUse {
-            index: selection.id as usize,
-            allocated: selection.allocated,
-            reliability: selection.reliability,
-        });
-        Ok(Step { logits: adaptation.logits, scalars, prompt })
-    }
-
-    fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        let (embedding, queries) = self.seen(images)?;
-        let prompt = self.find(&queries)?;
-        self.logits(self.model.as_ref(), &embedding, self.prompt(prompt)?)
-    }
-
-    fn probe(&self, images: &Tensor) -> Result<Tensor> {
-        let (embedding, queries) = self.seen(images)?;
-        let mut memory = self.memory.clone();
-        let retriever = Retriever::new(&self.config, &*self.draws, self.domain);
-        let selection = retriever.select(&mut memory, &queries, queries.len())?;
-        let prompt = selection.map(|selection| memory.prompt(selection.id)).transpose()?;
-        self.logits(self.model.as_ref(), &embedding, prompt)
-    }
-
-    fn reset(&mut self) -> Result<()> {
-        self.model = self.source.duplicate();
-        self.memory.reset();
-        self.step = 0;
-        Ok(())
-    }
-
-    fn save(&self) -> Result<State> {
-        let mut state = State::default();
-        state.counters.insert("step".into(), self.step);
-        state.nest("memory", self.memory.save()?);
-        state.nest("model", save_params(self.model.params(), &self.trained()));
-        Ok(state)
-    }
-
-    fn load(&mut self, state: &State) -> Result<()> {
-        let step = state.counter("step")?;
-        let mut memory = self.memory.clone();
-        memory.load(&state.part("memory"))?;
-        let mut model = self.source.duplicate();
-        load_params(model.params_mut(), &self.trained(), &state.part("model"))?;
-        (self.step, self.memory, self.model) = (step, memory, model);
-        Ok(())
-    }
-
-    fn trainable(&self) -> Vec<String> {
-        let prompts = self.memory.ids().into_iter().map(|id| format!("prompts.{id}"));
-        self.model.params().names(&self.trained()).into_iter().chain(prompts).collect()
-    }
-
-    fn model(&self) -> Option<&dyn Backbone> {
-        Some(self.model.as_ref())
-    }
-
-    fn set_domain(&mut self, domain: Option<usize>) {
-        self.domain = domain;
-    }
-}
 
 #[cfg(test)]
 mod tests;

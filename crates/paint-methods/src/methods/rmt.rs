@@ -41,7 +41,7 @@ use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::contrast::{Contrast, Projection};
 use crate::deployed::{Adapt, Deployed};
-use crate::draws::{Draws, padded_view};
+use crate::draws::{OrderDraws, ViewDraws, padded_view};
 use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
@@ -162,7 +162,8 @@ struct Rmt {
     contrast: Contrast,
     /// What is replayed.
     source: Option<Labelled>,
-    draws: Arc<dyn Draws>,
+    order: Arc<dyn OrderDraws>,
+    views: Arc<dyn ViewDraws>,
 }
 
 impl Rmt {
@@ -172,9 +173,10 @@ impl Rmt {
         let learner = Learner::new(NAME, args, Trainable::Layers, rule)?;
         // 1. Prototypes and projector.
         let rule = config.optimizer.optimizer(Trainable::All, config.lr);
-        let contrast = Contrast::new(&learner, &source, &config.contrast, rule, draws.as_ref())?;
+        let contrast = Contrast::new(&learner, &source, &config.contrast, rule, &*draws.projector)?;
         let teacher = Teacher::new(&learner, config.momentum);
-        let mut rmt = Self { config, learner, teacher, contrast, source: None, draws };
+        let (order, views) = (draws.order, draws.views);
+        let mut rmt = Self { config, learner, teacher, contrast, source: None, order, views };
         rmt.warm_up(&source)?;
         rmt.source = (rmt.config.weight_source > 0.0).then_some(source);
         Ok(rmt)
@@ -190,7 +192,7 @@ impl Rmt {
         let steps = self.warmup_steps();
         for number in 0..steps {
             let batch = self.config.source_batch;
-            let (images, _) = source.shuffled(self.draws.as_ref(), number, batch)?;
+            let (images, _) = source.shuffled(self.order.as_ref(), number, batch)?;
             let target = self.learner.forward(self.teacher.model(), &images)?.logits;
             self.learner.set_rate(self.config.lr * (number + 1) as f64 / steps as f64);
             self.learner.track();
@@ -210,7 +212,7 @@ impl Rmt {
         let Some(source) = &self.source else { return Ok(None) };
         let number = self.warmup_steps() + self.learner.step();
         let (images, labels) =
-            source.shuffled(self.draws.as_ref(), number, self.config.source_batch)?;
+            source.shuffled(self.order.as_ref(), number, self.config.source_batch)?;
         let z = self.learner.logits(&images)?;
         let loss = loss::cross_entropy(&z, &labels)?.mean_all()?;
         Ok(Some(loss.scale(self.config.weight_source as f32)?))
@@ -228,7 +230,7 @@ impl Adapt for Rmt {
 
     fn adapt(&mut self, images: &Tensor) -> Result<Step> {
         // 3. Teacher, sample and view.
-        let view = padded_view(self.draws.as_ref(), self.learner.step(), images)?;
+        let view = padded_view(self.views.as_ref(), self.learner.step(), images)?;
         let target = self.learner.forward(self.teacher.model(), images)?.logits;
         self.learner.track();
         self.contrast.track();

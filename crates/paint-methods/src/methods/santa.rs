@@ -32,7 +32,7 @@ use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::contrast::{Contrast, Projection};
 use crate::deployed::{Adapt, Deployed};
-use crate::draws::{Draws, padded_view};
+use crate::draws::{ViewDraws, padded_view};
 use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
@@ -85,7 +85,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
 struct Santa {
     learner: Learner,
     contrast: Contrast,
-    draws: Arc<dyn Draws>,
+    views: Arc<dyn ViewDraws>,
 }
 
 impl Santa {
@@ -94,8 +94,8 @@ impl Santa {
         let rule = config.optimizer.optimizer(Trainable::NormAffine, config.lr);
         let learner = Learner::new(NAME, args, Trainable::NormAffine, rule)?;
         let rule = config.optimizer.optimizer(Trainable::All, config.lr);
-        let contrast = Contrast::new(&learner, &source, &config.contrast, rule, draws.as_ref())?;
-        Ok(Self { learner, contrast, draws })
+        let contrast = Contrast::new(&learner, &source, &config.contrast, rule, &*draws.projector)?;
+        Ok(Self { learner, contrast, views: draws.views })
     }
 }
 
@@ -110,7 +110,7 @@ impl Adapt for Santa {
 
     fn adapt(&mut self, images: &Tensor) -> Result<Step> {
         // 1. Sample, view and anchor.
-        let view = padded_view(self.draws.as_ref(), self.learner.step(), images)?;
+        let view = padded_view(self.views.as_ref(), self.learner.step(), images)?;
         let anchor = self.learner.forward(self.learner.source(), images)?.logits;
         self.learner.track();
         self.contrast.track();

@@ -175,19 +175,3 @@ fn a_memory_for_one_prompt_cannot_merge_and_is_refused() {
         PromptMemory::new(PromptConfig { capacity: Some(1), ..config() }, &Device::cpu()).is_err()
     );
 }
-
-#[test]
-fn matching_is_counted_by_batch_and_by_domain() {
-    let used =
-        |id, allocated| Selection { id, allocated, reliability: None, votes: vec![], merged: None };
-    let mut matching = Matching::default();
-    assert_eq!((matching.per_batch(), matching.per_domain()), (0.0, 0.0));
-    // Domain 0 makes prompt 0 and keeps it; domain 1 uses a stranger's prompt twice before it makes its own.
-    matching.record(0, &used(0, true));
-    matching.record(0, &used(0, false));
-    matching.record(1, &used(0, false));
-    matching.record(1, &used(0, false));
-    matching.record(1, &used(1, true));
-    assert!((matching.per_batch() - 0.6).abs() < 1e-12);
-    assert!((matching.per_domain() - 0.5).abs() < 1e-12);
-}

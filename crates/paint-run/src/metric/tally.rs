@@ -36,10 +36,10 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub(super) fn add_batch(&mut self, duration: Duration, allocated: bool) {
+    pub(super) fn add_batch(&mut self, duration: Duration, prompts_made: usize) {
         self.batches += 1;
         self.ms += duration.as_secs_f64() * 1e3;
-        self.prompts_allocated += u64::from(allocated);
+        self.prompts_allocated += prompts_made as u64;
     }
 
     pub(super) fn add(&mut self, score: &Score) {
@@ -107,7 +107,7 @@ mod tests {
         for score in [scored(0.82, true), scored(0.84, false), scored(0.35, true)] {
             tally.add(&score);
         }
-        tally.add_batch(Duration::from_millis(30), true);
+        tally.add_batch(Duration::from_millis(30), 1);
         assert_eq!(tally.accuracy(), Some(200.0 / 3.0));
         assert!((tally.error().unwrap() - 100.0 / 3.0).abs() < 1e-12);
         let ece = 100.0 * ((0.5_f64 - 0.83).abs() * 2.0 + (1.0 - 0.35)) / 3.0;

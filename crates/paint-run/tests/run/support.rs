@@ -35,11 +35,9 @@ impl Method for Drift {
             logits = logits.scale(f32::NAN)?;
         }
         let index = (self.steps / 3) as usize;
-        let prompt = Some(PromptUse {
-            index,
-            allocated: self.steps.is_multiple_of(3),
-            reliability: Some(mean),
-        });
+        let allocated = self.steps.is_multiple_of(3);
+        let made = if allocated { vec![index] } else { vec![] };
+        let prompt = Some(PromptUse { index, allocated, made, reliability: Some(mean) });
         self.steps += 1;
         Ok(Step { logits, scalars: vec![("mean", f64::from(mean))], prompt })
     }

@@ -1,6 +1,10 @@
 //! The alternatives that settings choose between, each with what the paper or the released code says.
 
+use paint_nn::optim::{Rule, Sgd};
 use serde::{Deserialize, Serialize};
+
+/// Adam's `ε`, PyTorch's default.
+const ADAM_EPS: f32 = 1e-8;
 
 /// A set of defaults; any other key in the settings replaces one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -34,6 +38,15 @@ pub enum OptimizerKind {
     Sgd,
     /// Adam with fresh moments for each batch, `−lr · g / (|g| + 1e-8)`.
     AdamPerBatch,
+}
+
+impl OptimizerKind {
+    pub(super) fn rule(self) -> Rule {
+        match self {
+            Self::Sgd => Rule::Sgd(Sgd::default()),
+            Self::AdamPerBatch => Rule::FreshAdam { eps: ADAM_EPS },
+        }
+    }
 }
 
 /// How entropies and the label loss are computed.

@@ -5,12 +5,14 @@ use paint_nn::params::{Part, Role, Slot, Trainable};
 use paint_nn::prompt::{self, PromptConfig};
 use serde::{Deserialize, Serialize};
 
-use super::NAME;
 use super::choice::{
     Bound, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
 };
 use crate::Result;
 use crate::settings::{is_share, not_negative, read};
+
+/// The method's name.
+pub(super) const NAME: &str = "paint";
 
 /// The most tokens of a prompt: several times those of an image, where attention grows with the square.
 const LONGEST: usize = 1024;
@@ -218,8 +220,13 @@ impl Config {
         }
     }
 
-    /// The model's parameters that train at the blocks' rate.
-    pub(super) fn slow(&self) -> Trainable {
+    /// All parameters of the model that train; prompts are not the model's.
+    pub(super) fn trained(&self) -> Trainable {
+        Trainable::Any(vec![self.trained_blocks(), self.trained_with_prompts()])
+    }
+
+    /// What trains at the blocks' rate.
+    pub(super) fn trained_blocks(&self) -> Trainable {
         let norm1 = |slot| Trainable::Only(Role::Block { index: 0, part: Part::Norm1, slot });
         let frozen = match self.frozen_norm {
             FrozenNorm::None => vec![],
@@ -229,8 +236,8 @@ impl Config {
         Trainable::Blocks(0..self.blocks).except(Trainable::Any(frozen))
     }
 
-    /// The parameters that train at the prompts' rate.
-    pub(super) fn fast(&self) -> Trainable {
+    /// What trains at the prompts' rate: the prompts, and the class token where it trains.
+    pub(super) fn trained_with_prompts(&self) -> Trainable {
         let cls = self.train_cls_token.then_some(Trainable::Only(Role::ClsToken));
         Trainable::Any([Trainable::Prompt].into_iter().chain(cls).collect())
     }

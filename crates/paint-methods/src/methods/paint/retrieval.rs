@@ -1,44 +1,140 @@
-//! Which prompt a batch gets (Eq. 2 to 5), with a new one where none fits.
+//! Which prompt a batch gets (Eq. 2 to 5), with a new one where none is reliable, and how its key moves (Eq. 11).
+
+use std::sync::Arc;
 
 use paint_nn::prompt::{PromptMemory, Queries, Selection};
 
-use super::Config;
-use crate::draws::Draws;
+use super::config::Config;
+use super::quirks::Quirks;
+use crate::draws::PromptDraws;
 use crate::{Error, Result};
 
 /// All that decides it, beside the memory.
-pub(super) struct Retriever<'a> {
-    config: &'a Config,
-    draws: &'a dyn Draws,
-    domain: Option<usize>,
+#[derive(Clone)]
+pub(super) struct Retriever {
+    uses_prompts: bool,
+    oracle: bool,
+    prompt_std: f32,
+    quirks: Quirks,
+    draws: Arc<dyn PromptDraws>,
+    /// The true domain of the batches to come, for the oracle.
+    pub(super) domain: Option<usize>,
 }
 
-impl<'a> Retriever<'a> {
-    pub(super) fn new(config: &'a Config, draws: &'a dyn Draws, domain: Option<usize>) -> Self {
-        Self { config, draws, domain }
+impl Retriever {
+    pub(super) fn new(config: &Config, draws: Arc<dyn PromptDraws>) -> Self {
+        Self {
+            uses_prompts: config.prompt_length > 0,
+            oracle: config.oracle,
+            prompt_std: config.prompt_std as f32,
+            quirks: Quirks::of(config),
+            draws,
+            domain: None,
+        }
     }
 
-    /// The prompt of `memory` for a batch; none where prompts are off. `images` is the number of images in the forward that
-    /// asks.
+    /// The prompt for a batch among those held; none where prompts are off or none is held.
+    pub(super) fn find(&self, memory: &PromptMemory, queries: &Queries) -> Result<Option<u64>> {
+        if !self.uses_prompts {
+            return Ok(None);
+        }
+        if self.oracle {
+            let id = self.domain.ok_or(Error::NoDomain)? as u64;
+            return Ok(memory.key(id).map(|_| id));
+        }
+        Ok(memory.lookup(queries, queries.len())?.map(|found| found.id))
+    }
+
+    /// The prompt for a batch, allocated where none is reliable; none where prompts are off.
     pub(super) fn select(
         &self,
         memory: &mut PromptMemory,
         queries: &Queries,
-        images: usize,
     ) -> Result<Option<Selection>> {
-        if self.config.prompt_length == 0 {
+        if !self.uses_prompts {
             return Ok(None);
         }
-        let std = self.config.prompt_std as f32;
-        let fresh = |id: u64, count| {
-            self.draws.prompt(id, count).into_iter().map(|z| std * z).collect::<Vec<f32>>()
+        let draw = |id: u64, count| {
+            let numbers = self.draws.prompt(id, count).into_iter();
+            numbers.map(|z| self.prompt_std * z).collect::<Vec<f32>>()
         };
-        Ok(Some(if self.config.oracle {
+        Ok(Some(if self.oracle {
             let domain = self.domain.ok_or(Error::NoDomain)?;
-            memory.select_oracle(domain, queries, &mut |count| fresh(domain as u64, count))?
+            memory.select_oracle(domain, queries, &mut |count| draw(domain as u64, count))?
         } else {
             let id = memory.allocated();
-            memory.select(queries, images, &mut |count| fresh(id, count))?
+            memory.select(queries, queries.len(), &mut |count| draw(id, count))?
         }))
+    }
+
+    /// The retrievals of one batch.
+    pub(super) fn begin(&self, queries: Queries) -> Retrievals {
+        Retrievals { retriever: self.clone(), queries, selections: Vec::new() }
+    }
+}
+
+/// The retrievals of one batch. In Algorithm 1 the batch asks the memory once and keeps its prompt, whose key moves after
+/// the update. In the released code every forward pass asks anew and moves the key of what it found (D12).
+pub(super) struct Retrievals {
+    retriever: Retriever,
+    queries: Queries,
+    /// What was found, in order.
+    pub(super) selections: Vec<Selection>,
+}
+
+impl Retrievals {
+    /// Step 2: the prompt of the batch.
+    pub(super) fn allocate(&mut self, memory: &mut PromptMemory) -> Result<Option<u64>> {
+        let Some(selection) = self.retriever.select(memory, &self.queries)? else {
+            return Ok(None);
+        };
+        self.note(memory, selection).map(Some)
+    }
+
+    /// Step 5: the prompt for the mixed samples, `mixed` of them, where nothing is allocated.
+    pub(super) fn for_mixed(
+        &mut self,
+        memory: &mut PromptMemory,
+        mixed: usize,
+    ) -> Result<Option<u64>> {
+        if self.moves_at_every_forward() {
+            let first = self.retriever.quirks.repeats_first_forward().then_some(self.queries.len());
+            for images in first.into_iter().chain([mixed]) {
+                if let Some(selection) = memory.lookup(&self.queries, images)? {
+                    self.note(memory, selection)?;
+                }
+            }
+        }
+        Ok(self.selections.last().map(|selection| selection.id))
+    }
+
+    /// Step 7: moves the key (Eq. 11); where every forward pass moves it, it has moved already.
+    pub(super) fn update_key(&self, memory: &mut PromptMemory) -> Result<()> {
+        let moves = !self.retriever.quirks.retrieves_at_every_forward() && !self.retriever.oracle;
+        if let Some(selection) = self.selections.first().filter(|_| moves) {
+            memory.update_key(selection, &self.queries)?;
+        }
+        Ok(())
+    }
+
+    /// Step 8: the prompt for the prediction that counts.
+    pub(super) fn for_prediction(&mut self, memory: &mut PromptMemory) -> Result<Option<u64>> {
+        if self.retriever.quirks.retrieves_at_every_forward() {
+            return self.allocate(memory);
+        }
+        Ok(self.selections.last().map(|selection| selection.id))
+    }
+
+    /// Whether the key moves whenever the memory is asked. The oracle leaves the keys alone.
+    fn moves_at_every_forward(&self) -> bool {
+        self.retriever.quirks.retrieves_at_every_forward() && !self.retriever.oracle
+    }
+
+    fn note(&mut self, memory: &mut PromptMemory, selection: Selection) -> Result<u64> {
+        if self.moves_at_every_forward() {
+            memory.update_key(&selection, &self.queries)?;
+        }
+        self.selections.push(selection);
+        Ok(self.selections[self.selections.len() - 1].id)
     }
 }

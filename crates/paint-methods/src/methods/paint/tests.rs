@@ -7,9 +7,16 @@ use paint_rng::Seed;
 use paint_tensor::Device;
 use toml::{Table, toml};
 
+use paint_nn::backbone::Backbone as _;
+use paint_nn::params::Trainable;
+use paint_tensor::Tensor;
+
 use super::mixing::{Mix, PseudoLabels};
+use super::networks::Routines;
+use super::quirks::Quirks;
 use super::*;
-use crate::draws::Seeded;
+use crate::draws::{Draws, PromptDraws as _, Seeded};
+use crate::{BuildArgs, Error, Method as _, State};
 
 fn vit() -> Vit {
     vit_on(&Device::cpu())
@@ -53,7 +60,7 @@ fn logits(rows: &[[f32; 3]]) -> Tensor {
 }
 
 fn fingerprint(paint: &Paint, choice: &Trainable) -> u64 {
-    paint.model.params().fingerprint(choice).unwrap()
+    paint.networks.model.params().fingerprint(choice).unwrap()
 }
 
 /// The names and bits of a saved state.
@@ -95,12 +102,12 @@ fn passes_that_were_recorded_change_no_bit() {
         let (mut recorded, mut plain) = (make(), make());
         for (step, b) in [6, 6, 6, 4, 6, 6].into_iter().enumerate() {
             let images = images_on(step as u64, b, &device);
-            plain.routines = Routines::default();
+            plain.networks.routines = Routines::default();
             let pair = [&mut recorded, &mut plain]
                 .map(|paint| paint.adapt(&images).unwrap().logits.to_vec().unwrap());
             assert_eq!(pair[0], pair[1], "step {step}");
             assert_eq!(
-                recorded.routines.are_recorded(),
+                recorded.networks.routines.are_recorded(),
                 device.memory().is_some() && step > 0 && b == 6
             );
         }
@@ -127,7 +134,8 @@ fn a_sample_is_confident_above_phi_and_with_a_weak_second() {
     // p = [0.75, 0.25 - tiny, tiny], [0.5, 0.5], [0.75, 0.125, 0.125].
     let z = logits(&[[3f32.ln(), 0.0, -30.0], [0.0, 0.0, -30.0], [6f32.ln(), 0.0, 0.0]]);
     let confident = |settings: &Table| {
-        PseudoLabels::read(&z, &Config::from_settings(settings).unwrap()).unwrap().confident
+        let config = Config::from_settings(settings).unwrap();
+        PseudoLabels::read(&z, config.phi, Quirks::of(&config)).unwrap().confident
     };
     assert_eq!(confident(&toml! { phi = 0.6 }), [0, 2]);
     assert_eq!(confident(&toml! { phi = 0.6 phi_second = 0.2 }), [2]);
@@ -167,16 +175,91 @@ fn beta_zero_mixes_nothing_and_diversity_zero_minimises_entropy_alone() {
 
 #[test]
 fn a_single_image_without_confidence_moves_nothing_but_the_memory() {
-    for preset in ["paper", "paper_adam", "reference"] {
-        let mut settings = toml! { phi = 1.0 phi_bound = "strict" };
-        settings.insert("preset".into(), preset.into());
-        let mut paint = paint(&settings);
+    for &preset in Preset::NAMES {
+        let mut paint = paint(&toml! { preset = preset phi = 1.0 phi_bound = "strict" });
         let before = fingerprint(&paint, &Trainable::All);
-        paint.adapt(&images(1, 1)).unwrap();
+        let length = paint.config().prompt_length * 16;
+        let found = paint.adapt(&images(1, 1)).unwrap();
+        assert_eq!(found.losses.total, 0.0, "{preset}");
         assert_eq!(fingerprint(&paint, &Trainable::All), before, "{preset}");
         let prompt = paint.memory().prompt(0).unwrap().to_vec().unwrap();
-        assert_eq!(prompt, Seeded(Seed(5)).prompt(0, 32), "{preset}");
+        assert_eq!(prompt, Seeded(Seed(5)).prompt(0, length), "{preset}");
     }
+}
+
+#[test]
+fn entropy_without_diversity_is_lowered_for_a_single_image_too() {
+    let settings = toml! { diversity_weight = 0 phi = 1.0 phi_bound = "strict" };
+    let mut paint = paint(&settings);
+    let [first, second] = [0, 1].map(|_| paint.adapt(&images(1, 1)).unwrap().losses);
+    assert_eq!(first.total, first.entropy);
+    assert!(second.entropy < first.entropy, "{first:?} and {second:?}");
+}
+
+#[test]
+fn without_mixing_the_keys_move_as_often_and_as_far() {
+    for (preset, retrievals) in [("reference", 3), ("reference_imagenet_r", 4)] {
+        let keys = |beta: f64| {
+            let mut paint = paint(&toml! { preset = preset eta = -1.0 beta = beta });
+            for seed in 0..3 {
+                let found = paint.adapt(&images(seed, 6)).unwrap();
+                assert_eq!(found.selections.len(), retrievals, "{preset} {beta}");
+            }
+            paint.memory().key(0).unwrap().to_vec()
+        };
+        assert_eq!(keys(0.0), keys(1.0), "{preset}");
+    }
+}
+
+/// The direction at `angle` from `x` in the plane of `x` and `y`, and the angle from `x` to `y`.
+fn turned(x: &[f32], y: &[f32], angle: f64) -> (Vec<f64>, f64) {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let unit = |v: Vec<f64>| {
+        let length = dot(&v, &v).sqrt();
+        v.into_iter().map(|v| v / length).collect::<Vec<f64>>()
+    };
+    let [x, y] = [x, y].map(|v| unit(v.iter().map(|&v| f64::from(v)).collect()));
+    let cos = dot(&x, &y);
+    let across = unit(x.iter().zip(&y).map(|(x, y)| y - cos * x).collect());
+    let at = |(x, across): (&f64, &f64)| angle.cos() * x + angle.sin() * across;
+    (x.iter().zip(&across).map(at).collect(), cos.acos())
+}
+
+/// Four images of one kind and two of another, `θ` apart, and two keys in their plane: the first is nearer to the four
+/// until it has moved towards the mean, then the second is, which is not reliable. `η` lies between the two.
+#[test]
+fn the_prompt_reported_is_the_one_that_predicted_and_every_prompt_made_is_counted() {
+    let [x, y] = [images(1, 1), images(2, 1)];
+    let batch = Tensor::concat(&[&x, &x, &x, &x, &y, &y], 0).unwrap();
+    let query = |image: &Tensor| {
+        let (_, q) = paint(&Table::new()).networks.look_up(image).unwrap();
+        q.mean().to_vec()
+    };
+    let (x, y) = (query(&x), query(&y));
+    let (_, theta) = turned(&x, &y, 0.0);
+    let [near, far] = [0.08 * theta, -0.1 * theta];
+    let reliability = |angle: f64| (4.0 * angle.cos() + 2.0 * (theta - angle).cos()) / 6.0;
+    // Once moved, the second key lies at about -0.013 of the angle.
+    let eta = f64::midpoint(reliability(near), reliability(-0.013 * theta));
+    let mut paint = paint(&toml! { preset = "reference" eta = eta });
+    let mut state = State::default();
+    state.counters.insert("next_id".into(), 2);
+    for (position, angle) in [near, far].into_iter().enumerate() {
+        let key = turned(&x, &y, angle).0.iter().map(|&k| 4.0 * k as f32).collect();
+        let key = Tensor::from_vec(key, [16], &Device::cpu()).unwrap();
+        let prompt = Tensor::zeros([2, 16], &Device::cpu()).unwrap();
+        state.tensors.insert(format!("{position:06}/key"), key);
+        state.tensors.insert(format!("{position:06}/prompt"), prompt);
+        state.counters.insert(format!("{position:06}/id"), position as u64);
+        state.counters.insert(format!("{position:06}/uses"), 1);
+    }
+    paint.memory.load(&state).unwrap();
+    let used = paint.step(&batch).unwrap().prompt.unwrap();
+    assert_eq!((used.index, used.allocated, used.made.as_slice()), (2, true, [2].as_slice()));
+    assert_eq!((paint.memory().len(), paint.memory().allocated()), (3, 3));
+    let again = paint.step(&batch).unwrap().prompt.unwrap();
+    assert_eq!(paint.memory().allocated() as usize, 3 + again.made.len());
+    assert_eq!(again.allocated, again.made.contains(&again.index));
 }
 
 #[test]
@@ -189,7 +272,7 @@ fn a_step_that_diverges_is_undone_and_says_so() {
     let error = paint.adapt(&images(2, 6)).unwrap_err();
     assert!(matches!(error, Error::Diverged { step: 1, .. }), "{error}");
     assert_eq!(saved(&paint), before);
-    assert!(paint.model.params().iter().all(|param| !param.tensor().requires_grad()));
+    assert!(paint.networks.model.params().iter().all(|param| !param.tensor().requires_grad()));
     paint.config.lr_blocks = 0.01;
     assert!(paint.adapt(&images(2, 6)).is_ok());
 }
@@ -224,7 +307,7 @@ fn a_key_moves_once_a_batch_three_times_in_the_code_and_four_times_on_imagenet_r
         paint.adapt(&images(1, 6)).unwrap();
         let key = paint.memory().key(0).unwrap().to_vec();
         let second = images(2, 6);
-        let (_, q) = paint.queries(&second).unwrap();
+        let (_, q) = paint.networks.queries(&second).unwrap();
         paint.adapt(&second).unwrap();
         for ((k, old), mean) in paint.memory().key(0).unwrap().iter().zip(&key).zip(q.mean()) {
             let expected = kept * old + (1.0 - kept) * mean;
@@ -271,7 +354,7 @@ fn a_state_that_lacks_a_prompt_is_refused_and_nothing_changes() {
 
 #[test]
 fn recorded_draws_take_the_place_of_the_seed() {
-    let draws: Arc<dyn Draws> = Arc::new(Seeded(Seed(9)));
+    let draws = Draws::seeded(Seed(9));
     let vit = vit();
     let args = BuildArgs { draws: Some(&draws), ..BuildArgs::new(&vit, Seed(5)) };
     let config = Config::from_settings(&toml! { lr_prompts = 0.0 }).unwrap();

@@ -1,0 +1,97 @@
+//! PAINT as a [`Method`].
+
+use paint_nn::backbone::Backbone;
+use paint_tensor::Tensor;
+
+use super::algorithm::{Adaptation, Paint};
+use super::objective::Losses;
+use crate::Result;
+use crate::method::{Method, PromptUse, State, Step};
+
+impl Adaptation {
+    /// The prompt that made the prediction, and how many the batch made on the way.
+    fn prompt_use(&self) -> Option<PromptUse> {
+        let last = self.selections.last()?;
+        let made: Vec<usize> = self
+            .selections
+            .iter()
+            .filter(|selection| selection.allocated)
+            .map(|selection| selection.id as usize)
+            .collect();
+        let index = last.id as usize;
+        Some(PromptUse {
+            index,
+            allocated: made.contains(&index),
+            made,
+            reliability: last.reliability,
+        })
+    }
+}
+
+impl Method for Paint {
+    fn step(&mut self, images: &Tensor) -> Result<Step> {
+        let adaptation = self.adapt(images)?;
+        let Losses { entropy, diversity, consistency, total } = adaptation.losses;
+        let mut scalars = vec![
+            ("loss", f64::from(total)),
+            ("loss_entropy", f64::from(entropy)),
+            ("loss_diversity", f64::from(diversity)),
+        ];
+        scalars.extend(consistency.map(|value| ("loss_consistency", f64::from(value))));
+        scalars.push(("confident", adaptation.confident.len() as f64));
+        scalars.push(("prompts", self.memory.len() as f64));
+        let prompt = adaptation.prompt_use();
+        Ok(Step { logits: adaptation.logits, scalars, prompt })
+    }
+
+    fn predict(&self, images: &Tensor) -> Result<Tensor> {
+        let (embedding, queries) = self.networks.look_up(images)?;
+        let prompt = self.retriever.find(&self.memory, &queries)?;
+        self.networks.logits(&embedding, self.prompt(prompt)?)
+    }
+
+    fn probe(&self, images: &Tensor) -> Result<Tensor> {
+        let (embedding, queries) = self.networks.look_up(images)?;
+        let mut memory = self.memory.clone();
+        let selection = self.retriever.select(&mut memory, &queries)?;
+        let prompt = selection.map(|selection| memory.prompt(selection.id)).transpose()?;
+        self.networks.logits(&embedding, prompt)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.networks.reset();
+        self.memory.reset();
+        self.step = 0;
+        Ok(())
+    }
+
+    fn save(&self) -> Result<State> {
+        let mut state = State::default();
+        state.counters.insert("step".into(), self.step);
+        state.nest("memory", self.memory.save()?);
+        state.nest("model", self.networks.save());
+        Ok(state)
+    }
+
+    fn load(&mut self, state: &State) -> Result<()> {
+        let step = state.counter("step")?;
+        let mut memory = self.memory.clone();
+        memory.load(&state.part("memory"))?;
+        let model = self.networks.loaded(&state.part("model"))?;
+        (self.step, self.memory, self.networks.model) = (step, memory, model);
+        Ok(())
+    }
+
+    fn trainable(&self) -> Vec<String> {
+        let prompts = self.memory.ids().into_iter().map(|id| format!("prompts.{id}"));
+        self.networks.trainable().into_iter().chain(prompts).collect()
+    }
+
+    fn model(&self) -> Option<&dyn Backbone> {
+        Some(self.networks.model.as_ref())
+    }
+
+    fn set_domain(&mut self, domain: Option<usize>) {
+        self.retriever.domain = domain;
+    }
+}

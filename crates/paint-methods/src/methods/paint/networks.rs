@@ -1,0 +1,272 @@
+//! The networks of PAINT and their forward passes.
+//!
+//! Passes whose size the batch alone decides (the queries, the first prediction with `L_mi` and its gradients, the last
+//! prediction) are [`Routine`]s: what changes between batches goes in as an input, the rest is the frozen source's. The
+//! pass over the confident samples has another size in every batch. Where only some classes compete, the host looks up
+//! their rows of the head, and the two predictions are never recorded.
+
+use paint_nn::backbone::{Backbone, Pooling, PromptPosition, Request, Spec};
+use paint_nn::params::{ParamId, Params, Trainable};
+use paint_nn::prompt::Queries;
+use paint_nn::state::State;
+use paint_tensor::{Gradients, Routine, Tensor};
+
+use super::config::{Config, NAME};
+use super::objective::MutualInformation;
+use crate::build_args::BuildArgs;
+use crate::learner::{load_params, save_params};
+use crate::{Error, Result, images};
+
+/// What is computed again for every batch.
+#[derive(Default)]
+pub(super) struct Routines {
+    queries: Routine,
+    tuning: Routine,
+    prediction: Routine,
+}
+
+impl Routines {
+    /// Whether every pass like the last one is replayed.
+    #[cfg(test)]
+    pub(super) fn are_recorded(&self) -> bool {
+        [&self.queries, &self.tuning, &self.prediction].into_iter().all(Routine::is_recorded)
+    }
+}
+
+/// The inputs of a recorded pass of the adapting model.
+struct Inputs<'a> {
+    embedding: &'a Tensor,
+    /// The parameters that train, in order.
+    values: Vec<&'a Tensor>,
+    prompt: Option<&'a Tensor>,
+}
+
+impl<'a> Inputs<'a> {
+    fn list(&self) -> Vec<&'a Tensor> {
+        [self.embedding].into_iter().chain(self.values.iter().copied()).chain(self.prompt).collect()
+    }
+
+    /// The same places of another list.
+    fn of<'b>(&self, list: &'b [Tensor]) -> Inputs<'b> {
+        let (embedding, rest) = list.split_first().expect("the embedding comes first");
+        let (values, prompt) = rest.split_at(self.values.len());
+        Inputs { embedding, values: values.iter().collect(), prompt: prompt.first() }
+    }
+}
+
+/// What the first prediction of a batch gives (steps 3 and 4).
+pub(super) struct Tuning {
+    /// `[B, C]`.
+    pub(super) logits: Tensor,
+    /// The mean entropy of the predictions.
+    pub(super) entropy: f32,
+    /// The entropy of the mean prediction.
+    pub(super) diversity: f32,
+    /// The gradients of `L_mi`; none where it does not take part.
+    pub(super) gradients: Gradients,
+}
+
+/// The frozen source and the model that adapts.
+pub(super) struct Networks {
+    source: Box<dyn Backbone>,
+    /// The source for recorded passes, whose replays nobody who watches `source` would see.
+    unwatched: Box<dyn Backbone>,
+    pub(super) model: Box<dyn Backbone>,
+    /// The parameters of the model that train.
+    trained: Trainable,
+    position: PromptPosition,
+    pooling: Pooling,
+    classes: Option<Vec<usize>>,
+    pub(super) routines: Routines,
+}
+
+impl Networks {
+    /// Duplicates of a model. Prompts need a vision transformer: any other network is refused with them.
+    pub(super) fn new(args: &BuildArgs<'_>, config: &Config) -> Result<Self> {
+        let spec = args.model.spec();
+        let refuse = |why| Err(Error::Config { method: NAME, why });
+        if config.prompt_length > 0 && args.model.vit_config().is_none() {
+            return refuse(format!(
+                "prompts are tokens of a vision transformer, and {} is none; \
+                 prompt_length = 0 adapts it without them",
+                spec.name
+            ));
+        }
+        if config.blocks > spec.depth {
+            let why = format!("blocks is {}, {} has {}", config.blocks, spec.name, spec.depth);
+            return refuse(why);
+        }
+        let mut source = args.model.duplicate();
+        source.params_mut().freeze();
+        Ok(Self {
+            unwatched: source.unwatched(),
+            model: source.duplicate(),
+            source,
+            trained: config.trained(),
+            position: config.prompt_position,
+            pooling: config.pooling,
+            classes: args.classes.map(<[usize]>::to_vec),
+            routines: Routines::default(),
+        })
+    }
+
+    /// Sizes and preprocessing.
+    pub(super) fn spec(&self) -> &Spec {
+        self.source.spec()
+    }
+
+    /// The parameters of the adapting model.
+    pub(super) fn params_mut(&mut self) -> &mut Params {
+        self.model.params_mut()
+    }
+
+    /// Lets gradients reach what trains.
+    pub(super) fn track(&mut self) {
+        self.model.params_mut().track(&self.trained);
+    }
+
+    /// Back to the source.
+    pub(super) fn reset(&mut self) {
+        self.model = self.source.duplicate();
+    }
+
+    /// The trained values.
+    pub(super) fn save(&self) -> State {
+        save_params(self.model.params(), &self.trained)
+    }
+
+    /// The source with trained values that were saved.
+    pub(super) fn loaded(&self, state: &State) -> Result<Box<dyn Backbone>> {
+        let mut model = self.source.duplicate();
+        load_params(model.params_mut(), &self.trained, state)?;
+        Ok(model)
+    }
+
+    /// The names of what trains.
+    pub(super) fn trainable(&self) -> Vec<String> {
+        self.model.params().names(&self.trained)
+    }
+
+    /// The source's embedding `[B, N, D]` of images.
+    pub(super) fn embed(&self, images: &Tensor) -> Result<Tensor> {
+        Ok(self.source.embed(images)?)
+    }
+
+    /// The embedding `[B, N, D]` of images and their `q_i`, without recording.
+    pub(super) fn look_up(&self, images: &Tensor) -> Result<(Tensor, Queries)> {
+        images::check(images, self.spec())?;
+        let embedding = self.embed(images)?;
+        let features = self.source.forward_embedded(&embedding, &Request::default())?;
+        let queries = Queries::new(&features.pooled)?;
+        Ok((embedding, queries))
+    }
+
+    /// The embedding `[B, N, D]` of images and their `q_i` (step 1).
+    pub(super) fn queries(&self, images: &Tensor) -> Result<(Tensor, Queries)> {
+        let compute = |images: &[Tensor]| -> Result<Vec<Tensor>> {
+            let embedding = self.unwatched.embed(&images[0])?;
+            let pooled = self.unwatched.forward_embedded(&embedding, &Request::default())?.pooled;
+            Ok(vec![embedding, pooled])
+        };
+        let given = self.routines.queries.run(&[images], compute)?;
+        self.source.note_pass(images.shape()[0], false);
+        Ok((given[0].clone(), Queries::new(&given[1])?))
+    }
+
+    /// Eq. 1 up to the softmax: the logits `[n, C]` of `H(F([P; E]))` for an embedding `E` and a prompt `P`, or none.
+    pub(super) fn logits(&self, embedding: &Tensor, prompt: Option<&Tensor>) -> Result<Tensor> {
+        self.logits_of(self.model.as_ref(), embedding, prompt)
+    }
+
+    fn logits_of(
+        &self,
+        model: &dyn Backbone,
+        embedding: &Tensor,
+        prompt: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let request = Request {
+            prompt,
+            position: self.position,
+            pooling: self.pooling,
+            classes: self.classes.as_deref(),
+            ..Request::default()
+        };
+        Ok(model.forward_embedded(embedding, &request)?.logits)
+    }
+
+    /// The parameters of the model that train.
+    fn values(&self) -> Vec<ParamId> {
+        self.model.params().select(&self.trained)
+    }
+
+    fn inputs<'a>(&'a self, embedding: &'a Tensor, prompt: Option<&'a Tensor>) -> Inputs<'a> {
+        let values = self.values().into_iter().map(|id| &self.model.params()[id]).collect();
+        Inputs { embedding, values, prompt }
+    }
+
+    /// The source model with given values of what trains.
+    fn with_values(&self, values: &[&Tensor], tracked: bool) -> Result<Box<dyn Backbone>> {
+        let mut model = self.unwatched.duplicate();
+        if tracked {
+            model.params_mut().track(&self.trained);
+        }
+        for (id, value) in self.values().into_iter().zip(values) {
+            model.params_mut().set(id, value)?;
+        }
+        Ok(model)
+    }
+
+    /// `[B, C]`, the prediction of a batch with a prompt or none (step 8).
+    pub(super) fn prediction(&self, embedding: &Tensor, prompt: Option<&Tensor>) -> Result<Tensor> {
+        let inputs = self.inputs(embedding, prompt);
+        let compute = |list: &[Tensor]| -> Result<Vec<Tensor>> {
+            let Inputs { embedding, values, prompt } = inputs.of(list);
+            let model = self.with_values(&values, false)?;
+            Ok(vec![self.logits_of(model.as_ref(), embedding, prompt)?])
+        };
+        let given = self.routines.prediction.run(&inputs.list(), compute)?;
+        self.source.note_pass(embedding.shape()[0], false);
+        Ok(given[0].clone())
+    }
+
+    /// The prediction before the update, its `L_mi` and the gradients of that (steps 3 and 4).
+    pub(super) fn tuning(
+        &self,
+        embedding: &Tensor,
+        prompt: Option<&Tensor>,
+        l_mi: MutualInformation,
+    ) -> Result<Tuning> {
+        let inputs = self.inputs(embedding, prompt);
+        let b = embedding.shape()[0];
+        let compute = |list: &[Tensor]| -> Result<Vec<Tensor>> {
+            let Inputs { embedding, values, prompt } = inputs.of(list);
+            let model = self.with_values(&values, true)?;
+            let prompt = prompt.map(Tensor::variable);
+            let z = self.logits_of(model.as_ref(), embedding, prompt.as_ref())?;
+            let (entropy, diversity) = l_mi.terms(&z)?;
+            let mut given = vec![z.detach(), entropy.detach(), diversity.detach()];
+            if !l_mi.counts(b) {
+                return Ok(given);
+            }
+            // The activations of the pass hang on its logits.
+            drop(z);
+            let gradients = l_mi.total(&entropy, &diversity)?.backward()?;
+            let variables = self.values().into_iter().map(|id| &model.params()[id]).chain(&prompt);
+            for variable in variables {
+                given.push(match gradients.get(variable) {
+                    Some(gradient) => gradient.clone(),
+                    None => Tensor::zeros(variable.shape(), variable.device())?,
+                });
+            }
+            Ok(given)
+        };
+        let given = self.routines.tuning.run(&inputs.list(), compute)?;
+        self.source.note_pass(b, true);
+        let (entropy, diversity) = (given[1].item()?, given[2].item()?);
+        let mut gradients = Gradients::default();
+        for (variable, gradient) in inputs.list()[1..].iter().zip(&given[3..]) {
+            gradients.insert(variable, gradient.clone());
+        }
+        Ok(Tuning { logits: given[0].clone(), entropy, diversity, gradients })
+    }
+}
