@@ -42,6 +42,9 @@ pub enum Error {
         /// The tensor.
         what: &'static str,
     },
+    /// A file of arrays could not be read or written.
+    #[error(transparent)]
+    File(#[from] crate::checkpoint::Error),
     /// A saved state lacks an entry.
     #[error("saved state: expected an entry {name:?}, found none")]
     State {

@@ -2,6 +2,8 @@
 //!
 //! Optimizers and the prompt memory write their part; a method joins the parts under prefixes.
 
+pub mod file;
+
 use std::collections::BTreeMap;
 
 use paint_tensor::Tensor;

@@ -1,21 +1,20 @@
 //! Folders that are named as classes, and the model's own order of those classes.
 
+use std::path::Path;
+
 use paint_data::Info;
 use paint_data::dataset::{Labels, Options, entry};
 
-use crate::config::Config;
 use crate::{Error, Result, model};
 
-/// Tells every dataset of a run that knows classes by name what the model calls its own, unless the user does.
-pub(crate) fn name(config: &mut Config) -> Result<()> {
-    let probed = config.probe.as_mut().and_then(|probe| probe.data.as_mut());
-    let source = config.source.as_mut().map(|source| (&source.name, &mut source.options));
-    let all = [Some((&config.data.name, &mut config.data.options)), source]
-        .into_iter()
-        .chain([probed.map(|data| (&data.name, &mut data.options))]);
-    for (name, options) in all.flatten() {
+/// Tells datasets that know classes by name what the model calls its own, unless the user does.
+pub(crate) fn name<'a>(
+    weights: &Path,
+    datasets: impl IntoIterator<Item = (&'a String, &'a mut Options)>,
+) -> Result<()> {
+    for (name, options) in datasets {
         if entry(name)?.is_named && is_open(options) {
-            options.classes = model::class_names(&config.model.weights)?;
+            options.classes = model::class_names(weights)?;
         }
     }
     Ok(())

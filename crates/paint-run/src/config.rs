@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use draft::Draft;
 
-use crate::{Error, Result, probe};
+use crate::{Error, Result, deployment, probe};
 
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -175,11 +175,11 @@ pub struct Method {
     pub settings: toml::Table,
 }
 
-fn default_device() -> String {
+pub(crate) fn default_device() -> String {
     "cpu".into()
 }
 
-fn default_precision() -> String {
+pub(crate) fn default_precision() -> String {
     "f32".into()
 }
 
@@ -199,6 +199,18 @@ impl Config {
     /// The document that gives this run again.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| Error::config(error.to_string()))
+    }
+
+    /// The part that says what adapts what.
+    pub(crate) fn deployment(&self) -> deployment::Config {
+        deployment::Config {
+            seed: self.seed,
+            device: self.device.clone(),
+            precision: self.precision.clone(),
+            model: self.model.clone(),
+            method: self.method.clone(),
+            source: self.source.clone(),
+        }
     }
 
     /// Every value under its dotted key.

@@ -7,24 +7,24 @@ use std::sync::Arc;
 
 use paint_data::dataset::Options;
 use paint_data::{Dataset, Loader, ReadAhead, Stream, write_atomically};
-use paint_methods::{BuildArgs, Method, SourceNeed, by_name};
+use paint_methods::Method;
 use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
 use paint_tensor::Device;
 
 use crate::checkpoint::{self, Stopped, Subject};
 use crate::config::Config;
+use crate::deployment::{Deployment, Stage};
 use crate::event::Observer;
 use crate::event_log::EventLog;
 use crate::fingerprint::glimpse;
-use crate::model::{self, Fitted};
+use crate::model::Fitted;
 use crate::probe::Probe;
 use crate::runner::{Runner, Task};
-use crate::source::SourceImages;
 use crate::summary::{Setup, Summary};
 use crate::table::{csv, markdown};
 use crate::upload::Uploads;
-use crate::watch::{Watch, Watched};
+use crate::watch::Watch;
 use crate::{Error, Result, classes};
 
 /// Everything a run needs, open.
@@ -35,13 +35,9 @@ pub struct Experiment {
     pub dataset: Arc<dyn Dataset>,
     /// Their order.
     pub stream: Stream,
-    /// The source model.
-    pub model: Box<dyn Backbone>,
-    source: Option<SourceImages>,
-    device: Device,
+    deployment: Deployment,
     setup: Setup,
     probe: Option<Probe>,
-    watch: Arc<Watch>,
 }
 
 /// The file in the output folder that holds where a run stands.
@@ -62,74 +58,67 @@ pub enum Earlier {
 impl Experiment {
     /// Opens what `config` names. Nothing is written.
     pub fn open(mut config: Config) -> Result<Self> {
-        let method = by_name(&config.method.name)?;
-        // What is wrong with the settings is told before anything large is read.
-        method.resolve(&config.method.settings)?;
-        let device = Device::open(&config.device, config.precision.parse()?)?;
+        let mut parts = config.deployment();
+        let device = parts.check()?;
         let seed = Seed(config.seed);
-        classes::name(&mut config)?;
+        let weights = config.model.weights.clone();
+        classes::name(&weights, named_datasets(&mut config))?;
+        parts.source.clone_from(&config.source);
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;
-        let model = model::open(&mut config.model, &device)?;
-        let benchmark = paint_data::dataset::entry(&config.data.name)?.benchmark;
-        let settings = method.settings_for(&config.method.settings, &*model, benchmark)?;
-        config.method.settings = method.resolve(&settings)?;
-        let (preprocess, resize) = (&model.spec().preprocess, config.model.resize);
+        let stage = Stage {
+            benchmark: paint_data::dataset::entry(&config.data.name)?.benchmark,
+            classes: dataset.info().class_indices.as_deref(),
+        };
+        let deployment = Deployment::open_on(parts, device, stage)?;
+        config.model.clone_from(&deployment.config.model);
+        config.method.clone_from(&deployment.config.method);
+        let spec = deployment.model().spec();
         let fit = |data: Arc<dyn Dataset>, options: &Options| -> Result<Arc<dyn Dataset>> {
-            classes::check(options, data.info(), model.spec().num_classes)?;
-            Ok(Arc::new(Fitted::new(data, preprocess, resize)?))
+            classes::check(options, data.info(), spec.num_classes)?;
+            Ok(Arc::new(Fitted::new(data, &spec.preprocess, config.model.resize)?))
         };
         let dataset = fit(dataset, &config.data.options)?;
         let batch_size = config.scenario.batch_size;
-        let open = |probe| Probe::open(probe, &dataset, batch_size, &device, fit);
+        let open = |probe| Probe::open(probe, &dataset, batch_size, deployment.device(), fit);
         let probe = config.probe.as_ref().map(open).transpose()?;
         let setup = Setup {
             dataset: config.data.name.clone(),
             scenario: config.scenario.name.clone(),
             batch_size: config.scenario.batch_size,
             limit: config.scenario.limit,
-            backbone: model.spec().name.clone(),
+            backbone: spec.name.clone(),
             weights_sha256: config.model.sha256.clone(),
             seed: config.seed,
-            device: device.to_string(),
+            device: deployment.device().to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
         };
-        // Only for those who look: one configuration can serve all methods.
-        let wanted = config.source.as_ref().filter(|_| method.needs_source != SourceNeed::None);
-        let shared = (dataset.info().class_indices.as_deref(), resize);
-        let open = |source| SourceImages::open(source, config.seed, model.spec(), shared, &device);
-        let source = wanted.map(open).transpose()?;
-        let watch = Arc::default();
-        Ok(Self { config, dataset, stream, model, source, device, setup, probe, watch })
+        Ok(Self { config, dataset, stream, deployment, setup, probe })
     }
 
     /// The method, as it is deployed. Those that train on source images before that take their time here.
     pub fn method(&self) -> Result<Box<dyn Method>> {
-        let seed = Seed(self.config.seed);
-        let classes = self.dataset.info().class_indices.as_deref();
-        let source = self.source.as_ref().map(SourceImages::data);
-        let model = Watched::new(&*self.model, Arc::clone(&self.watch));
-        let args = BuildArgs { classes, source, ..BuildArgs::new(&model, seed) };
-        let entry = by_name(&self.config.method.name)?;
-        entry.build(&args, &self.config.method.settings).map_err(|error| match error {
-            paint_methods::Error::NoSource { .. } => Error::NoSource { why: error.to_string() },
-            other => other.into(),
-        })
+        self.deployment.method()
+    }
+
+    /// The source model.
+    pub fn model(&self) -> &dyn Backbone {
+        self.deployment.model()
     }
 
     /// How many source images the method looks at before it is deployed.
     pub fn source_images(&self) -> Option<usize> {
-        self.source.as_ref().map(SourceImages::count)
+        self.deployment.source_images()
     }
 
     /// What the methods made here ask of their network.
     pub fn watch(&self) -> &Watch {
-        &self.watch
+        self.deployment.watch()
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        &self.device
+        self.deployment.device()
     }
 
     /// The file that holds where the run stands.
@@ -158,11 +147,11 @@ impl Experiment {
         task.check()?;
         let images = glimpse(&*self.dataset, &self.stream)?;
         let subject = Subject { config: &self.config, images: &images };
-        let stopped = self.stopped(earlier, subject)?;
-        self.device.reset_peak();
+        let stopped = self.stopped(earlier, task, subject)?;
+        self.device().reset_peak();
         let mut runner = Runner::new(&self.config.method.name, self.method()?, task)?
             .with_prediction(self.config.prediction)
-            .with_watch(Arc::clone(&self.watch));
+            .with_watch(Arc::clone(self.deployment.watch()));
         if let Some(stopped) = stopped {
             stopped.restore(&mut runner)?;
         }
@@ -181,7 +170,7 @@ impl Experiment {
         self.feed(&mut runner, &state, subject)?;
         checkpoint::save(&state, &runner, subject)?;
         let mut summary = runner.finish()?;
-        if let Some(memory) = self.device.memory() {
+        if let Some(memory) = self.device().memory() {
             summary.timing.peak_memory_mib = Some(memory.peak as f64 / f64::from(1 << 20));
         }
         write_json(&out.join("summary.json"), &summary)?;
@@ -191,7 +180,12 @@ impl Experiment {
     }
 
     /// The run in the output folder that is to be continued; one that must be kept is an error.
-    fn stopped(&self, earlier: Earlier, subject: Subject<'_>) -> Result<Option<Stopped>> {
+    fn stopped(
+        &self,
+        earlier: Earlier,
+        task: Task<'_>,
+        subject: Subject<'_>,
+    ) -> Result<Option<Stopped>> {
         let state = self.state_path();
         match earlier {
             Earlier::Keep if state.exists() => Err(Error::config(format!(
@@ -199,7 +193,7 @@ impl Experiment {
                 self.config.out.display()
             ))),
             Earlier::Resume if state.exists() => {
-                checkpoint::read(&state, subject, &self.device).map(Some)
+                checkpoint::read(&state, task, subject, self.device()).map(Some)
             }
             Earlier::Keep | Earlier::Resume | Earlier::Overwrite => Ok(None),
         }
@@ -215,7 +209,7 @@ impl Experiment {
             paint_data::image::Preprocess::default(),
             ahead,
         );
-        for batch in Uploads::new(loader, &self.device) {
+        for batch in Uploads::new(loader, self.device()) {
             runner.feed(&batch?.images)?;
             if let Some(probe) = &self.probe {
                 runner.probe(probe)?;
@@ -227,6 +221,16 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+/// The datasets of a run, whose folders may be named as the model's classes.
+fn named_datasets(config: &mut Config) -> impl Iterator<Item = (&String, &mut Options)> {
+    let probed = config.probe.as_mut().and_then(|probe| probe.data.as_mut());
+    let source = config.source.as_mut().map(|source| (&source.name, &mut source.options));
+    [Some((&config.data.name, &mut config.data.options)), source]
+        .into_iter()
+        .chain([probed.map(|data| (&data.name, &mut data.options))])
+        .flatten()
 }
 
 /// Removes a file, if it is there.

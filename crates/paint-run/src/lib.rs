@@ -24,6 +24,7 @@
 pub mod checkpoint;
 mod classes;
 pub mod config;
+pub mod deployment;
 mod error;
 pub mod event;
 pub mod event_log;
@@ -41,6 +42,7 @@ pub mod upload;
 pub mod watch;
 
 pub use config::{Config, Draft};
+pub use deployment::Deployment;
 pub use error::{Error, Result};
 pub use event::{Event, Observer};
 pub use experiment::{Earlier, Experiment};

@@ -43,6 +43,27 @@ impl Task<'_> {
         }
         Ok(())
     }
+
+    /// Whether a run of this can stand at `position` with these counts; the error says what cannot be.
+    pub(crate) fn accepts(
+        &self,
+        meter: &Meter,
+        position: usize,
+    ) -> std::result::Result<(), String> {
+        let batches = self.stream.batches.len();
+        if position > batches {
+            return Err(format!("batch {position} of {batches}"));
+        }
+        if (position == 0) != meter.visits.is_empty() {
+            return Err(format!("{} visits after {position} batches", meter.visits.len()));
+        }
+        let domains = self.dataset.domains().len();
+        let visited = meter.visits.iter().filter_map(|visit| visit.domain);
+        match visited.chain(meter.domains.iter().map(|(domain, _)| *domain)).max() {
+            Some(domain) if domain >= domains => Err(format!("domain {domain} of {domains}")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// One method on its way through a stream.

@@ -1,33 +1,55 @@
 //! A training on disk: everything needed to continue with the same bits.
 //!
-//! One safetensors file holds weights, moments, averages and running statistics, and in its metadata the position, the
-//! history and the [`Identity`]. It is written beside its place and renamed, so a training that is killed at any moment
-//! leaves the file before it whole. Draws need no state: each derives from the seed and its place.
+//! The state holds weights, moments, averages and running statistics, and beside them the history, the sums of the epoch
+//! that has begun and the [`Identity`]. It goes through [`paint_nn::state::file`], so a training that is killed at any
+//! moment leaves the file before it whole, and damage is noticed. Draws need no state: each derives from the seed and its
+//! place.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use paint_nn::checkpoint::{self, Array, Checkpoint, Dtype};
+use paint_nn::checkpoint::{self, Dtype};
+use paint_nn::state::State;
+use paint_nn::state::file::{self, Kind, Saved};
 use paint_tensor::Tensor;
-use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result};
 use crate::event::Epoch;
 use crate::identity::Identity;
+use crate::meter::Sums;
 use crate::trainer::Trainer;
 
-const FORMAT: &str = "paint_training";
-const VERSION: &str = "1";
+const STEP: &str = "step";
+const IDENTITY: &str = "identity";
+const HISTORY: &str = "history";
+const BEGUN: &str = "begun";
+
+/// Where a training stands, beside its trainer.
+#[derive(Debug, Default)]
+pub(crate) struct Position {
+    /// The epochs that are done.
+    pub(crate) history: Vec<Epoch>,
+    /// What the one that has begun counted so far.
+    pub(crate) begun: Sums,
+}
+
+impl Position {
+    /// What is said of a training that ends here because it was told to.
+    pub(crate) fn stopped(&self, out: &Path) -> Error {
+        let (epochs, steps) = (self.history.len(), self.begun.steps);
+        Error::Stopped { epochs, steps, path: out.to_owned() }
+    }
+}
 
 /// Writes where a training stands.
 pub(crate) fn save(
     path: &Path,
     trainer: &Trainer,
     identity: &Identity,
-    history: &[Epoch],
+    position: &Position,
 ) -> Result<()> {
     let params = trainer.model.params();
-    let mut tensors: Vec<(String, Tensor)> = Vec::new();
+    let mut state = State::default();
     for memory in &trainer.optimizer.memory {
         let param = params.param(memory.id);
         let kept = [
@@ -39,20 +61,20 @@ pub(crate) fn save(
         let named = |(what, tensor): (&str, Option<&Tensor>)| {
             Some((format!("{what}/{}", param.name()), tensor?.detach()))
         };
-        tensors.extend(kept.into_iter().filter_map(named));
+        state.tensors.extend(kept.into_iter().filter_map(named));
     }
     for (what, table) in
         [("running", &trainer.running), ("running_average", &trainer.running_average)]
     {
-        tensors.extend(table.iter().map(|(name, x)| (format!("{what}/{name}"), x.clone())));
+        state.tensors.extend(table.iter().map(|(name, x)| (format!("{what}/{name}"), x.clone())));
     }
-    let metadata = BTreeMap::from([
-        (FORMAT.to_owned(), VERSION.to_owned()),
-        ("step".to_owned(), trainer.step.to_string()),
-        ("identity".to_owned(), serde_json::json!(identity).to_string()),
-        ("history".to_owned(), serde_json::json!(history).to_string()),
-    ]);
-    write(path, &tensors, Dtype::F32, &metadata)
+    state.counters.insert(STEP.to_owned(), trainer.step as u64);
+    let about = [
+        (IDENTITY.to_owned(), serde_json::json!(identity).to_string()),
+        (HISTORY.to_owned(), serde_json::json!(position.history).to_string()),
+        (BEGUN.to_owned(), serde_json::json!(position.begun).to_string()),
+    ];
+    Ok(file::write(path, Kind::Training, &state, &about.into())?)
 }
 
 /// Writes tensors as one file.
@@ -69,42 +91,47 @@ pub(crate) fn write(
     Ok(checkpoint::write_safetensors(path, arrays, dtype, metadata)?)
 }
 
-/// Puts `trainer` where the training of `path` stood, whose epochs have so many `steps`, and returns its history. A file
-/// of another training is refused with the first key that differs.
+/// Puts `trainer` where the training of `path` stood, whose epochs have so many `steps`. A file of another training is
+/// refused with the first key that differs.
 pub(crate) fn resume(
     path: &Path,
     trainer: &mut Trainer,
     identity: &Identity,
     steps: usize,
-) -> Result<Vec<Epoch>> {
-    let device = trainer.device.clone();
-    let mut file = checkpoint::read(path)?;
+) -> Result<Position> {
+    let Saved { mut state, about } = file::read(path, Kind::Training, &trainer.device)?;
     let refuse = |expected: String, found: String| Error::Checkpoint {
         expected,
         found,
         path: path.to_owned(),
     };
-    let version = file.metadata.get(FORMAT).cloned();
-    if version.as_deref() != Some(VERSION) {
-        let found = version.map_or_else(|| "other arrays".into(), |v| format!("version {v}"));
-        return Err(refuse(format!("a training, version {VERSION}"), found));
-    }
-    let theirs: serde_json::Value = entry(&file, "identity", path)?;
+    let theirs: serde_json::Value = file::entry(&about, IDENTITY, path)?;
     if let Some((key, ours, theirs)) = identity.difference(&theirs) {
         return Err(refuse(format!("{key} = {ours}"), format!("{key} = {theirs}")));
     }
-    let step: usize = entry(&file, "step", path)?;
-    let history: Vec<Epoch> = entry(&file, "history", path)?;
-    let (done, epochs) = (history.len(), trainer.recipe.epochs);
-    if done > epochs || step != done * steps {
+    let position = Position {
+        history: file::entry(&about, HISTORY, path)?,
+        begun: file::entry(&about, BEGUN, path)?,
+    };
+    let step = state.counter(STEP)? as usize;
+    let (done, epochs) = (position.history.len(), trainer.recipe.epochs);
+    let counted =
+        done.checked_mul(steps).and_then(|before| before.checked_add(position.begun.steps));
+    if counted != Some(step)
+        || done > epochs
+        || position.begun.steps >= steps
+        || step > epochs * steps
+    {
         let expected = format!("at most {epochs} epochs of {steps} steps");
-        return Err(refuse(expected, format!("{done} epochs and {step} steps")));
+        let begun = position.begun.steps;
+        return Err(refuse(
+            expected,
+            format!("{done} epochs, {begun} steps of the next, {step} steps in all"),
+        ));
     }
-    let mut take = |name: &str, shape: &[usize]| match file.remove(name) {
-        Some(Array { shape: found, data, .. }) if found == shape => {
-            Ok(Tensor::from_vec(data, shape, &device)?)
-        }
-        Some(array) => Err(refuse(format!("{name} {shape:?}"), format!("{:?}", array.shape))),
+    let mut take = |name: &str, shape: &[usize]| match state.tensors.remove(name) {
+        Some(tensor) if tensor.shape() == shape => Ok(tensor),
+        Some(tensor) => Err(refuse(format!("{name} {shape:?}"), format!("{:?}", tensor.shape()))),
         None => Err(refuse(name.to_owned(), "none".to_owned())),
     };
     let params = trainer.model.params_mut();
@@ -129,14 +156,5 @@ pub(crate) fn resume(
         }
     }
     trainer.step = step;
-    Ok(history)
-}
-
-fn entry<T: DeserializeOwned>(file: &Checkpoint, key: &str, path: &Path) -> Result<T> {
-    let text = file.metadata.get(key).map_or("", String::as_str);
-    serde_json::from_str(text).map_err(|error| Error::Checkpoint {
-        expected: format!("{key:?} in the metadata"),
-        found: error.to_string(),
-        path: path.to_owned(),
-    })
+    Ok(position)
 }

@@ -54,6 +54,19 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// It was asked to stop, and did.
+    #[error(
+        "stopped after {epochs} epochs and {steps} steps, which are saved; continue with --resume: {}",
+        path.display()
+    )]
+    Stopped {
+        /// Epochs done.
+        epochs: usize,
+        /// Steps of the next one.
+        steps: usize,
+        /// The folder.
+        path: PathBuf,
+    },
     /// A file could not be written.
     #[error("cannot {action}: {source}: {}", path.display())]
     Io {

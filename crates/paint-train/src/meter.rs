@@ -1,21 +1,39 @@
 //! Loss and accuracy over an epoch, read from the device in bundles: one read stalls a GPU as long as a hundred.
 
 use paint_tensor::Tensor;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::trainer::Outcome;
 
-/// Sums over an epoch.
+/// Sums over an epoch, and outcomes that are not in them yet.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     waiting: Vec<(Outcome, Vec<usize>)>,
+    sums: Sums,
+}
+
+/// Sums over the steps of an epoch so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sums {
+    pub(crate) steps: usize,
     loss: f64,
-    steps: usize,
     right: usize,
     images: usize,
 }
 
 impl Meter {
+    /// A meter of an epoch that goes on.
+    pub(crate) fn begun(sums: Sums) -> Self {
+        Self { waiting: Vec::new(), sums }
+    }
+
+    /// What was read.
+    pub(crate) fn sums(&self) -> Sums {
+        self.sums
+    }
+
     /// Takes the outcome of a step, unread.
     pub(crate) fn push(&mut self, outcome: Outcome, labels: Vec<usize>) {
         self.waiting.push((outcome, labels));
@@ -39,26 +57,26 @@ impl Meter {
             self.waiting.iter().map(|(outcome, _)| &outcome.logits).collect();
         let predicted = Tensor::concat(&logits, 0)?.argmax()?;
         let labels = self.waiting.iter().flat_map(|(_, labels)| labels);
-        self.right += predicted.iter().zip(labels).filter(|(a, b)| a == b).count();
-        self.images += predicted.len();
+        self.sums.right += predicted.iter().zip(labels).filter(|(a, b)| a == b).count();
+        self.sums.images += predicted.len();
         let sum: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
         if !sum.is_finite() {
             return Err(Error::Diverged { loss: sum, step });
         }
-        self.loss += sum;
-        self.steps += losses.len();
+        self.sums.loss += sum;
+        self.sums.steps += losses.len();
         self.waiting.clear();
         Ok(())
     }
 
     /// Mean loss of what was read.
     pub(crate) fn loss(&self) -> f64 {
-        self.loss / self.steps.max(1) as f64
+        self.sums.loss / self.sums.steps.max(1) as f64
     }
 
     /// Percent of rightly recognised images of what was read.
     pub(crate) fn accuracy(&self) -> f64 {
-        100.0 * self.right as f64 / self.images.max(1) as f64
+        100.0 * self.sums.right as f64 / self.sums.images.max(1) as f64
     }
 }
 

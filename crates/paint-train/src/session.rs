@@ -5,13 +5,14 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use paint_rng::Seed;
 use serde::Serialize;
 
 use crate::batch::EpochPlan;
-use crate::checkpoint;
+use crate::checkpoint::{self, Position};
 use crate::error::{Error, Result};
 use crate::evaluate::accuracy;
 use crate::event::{Epoch, Event, Observer, Progress};
@@ -63,6 +64,8 @@ pub struct Session<'a> {
     pub evaluate_every: usize,
     /// What makes this training this training.
     pub identity: Identity,
+    /// Once true, the training ends after the present step with [`Error::Stopped`]; everything so far is saved.
+    pub stop: Option<&'a AtomicBool>,
 }
 
 /// How a training ended.
@@ -127,39 +130,54 @@ impl Session<'_> {
         let _claim = paint_files::claim(&files.out)?;
         let (epochs, steps) = (trainer.recipe.epochs, self.steps(trainer));
         let taken = OUTPUTS.iter().any(|name| files.out.join(name).exists());
-        let mut history = match earlier {
+        let mut position = match earlier {
             Earlier::Resume if path.exists() => {
                 checkpoint::resume(&path, trainer, &self.identity, steps)?
             }
             Earlier::Keep | Earlier::Resume if taken => {
                 return Err(Error::Earlier { path: files.out.clone() });
             }
-            _ => Vec::new(),
+            _ => Position::default(),
         };
         clean(&files.out, earlier == Earlier::Overwrite)?;
-        observer.observe(&Event::Started { done: history.len(), epochs, steps });
+        let done = position.history.len();
+        observer.observe(&Event::Started { done, epochs, steps });
+        let save = |trainer: &Trainer, position: &Position| {
+            checkpoint::save(&path, trainer, &self.identity, position)
+        };
         let mut pace = Pace::default();
-        for epoch in history.len()..epochs {
-            let mut row = self.epoch(trainer, epoch, &mut pace, &mut observer)?;
+        for epoch in done..epochs {
+            let mut meter = Meter::begun(std::mem::take(&mut position.begun));
+            let Some(mut row) = self.epoch(trainer, epoch, &mut meter, &mut pace, &mut observer)?
+            else {
+                position.begun = meter.sums();
+                save(trainer, &position)?;
+                return Err(position.stopped(&files.out));
+            };
             let due =
                 |every: usize| epoch + 1 == epochs || (epoch + 1).is_multiple_of(every.max(1));
             let (saves, looks) = (due(files.checkpoint_every), due(self.evaluate_every));
-            history.push(row);
+            position.history.push(row);
             if saves && looks {
                 // What comes next needs memory of its own: the epoch must not be lost with it.
-                checkpoint::save(&path, trainer, &self.identity, &history)?;
+                save(trainer, &position)?;
             }
             if looks {
                 self.evaluate(trainer, &mut row)?;
-                history[epoch] = row;
+                position.history[epoch] = row;
             }
             observer.observe(&Event::EpochDone(row));
-            if saves {
-                checkpoint::save(&path, trainer, &self.identity, &history)?;
-                write_log(&files.out.join(LOG), &history)?;
-                observer.observe(&Event::Saved { epochs: history.len() });
+            let stops = self.is_stopped() && epoch + 1 < epochs;
+            if saves || stops {
+                save(trainer, &position)?;
+                write_log(&files.out.join(LOG), &position.history)?;
+                observer.observe(&Event::Saved { epochs: position.history.len() });
+            }
+            if stops {
+                return Err(position.stopped(&files.out));
             }
         }
+        let history = position.history;
         let model = match trainer.averaged()? {
             Some(model) => model,
             None => trainer.raw()?,
@@ -221,25 +239,32 @@ impl Session<'_> {
         }
     }
 
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
+    /// The rest of an epoch, of which `meter` has counted a part; none if it was stopped before its end.
     fn epoch(
         &self,
         trainer: &mut Trainer,
         epoch: usize,
+        meter: &mut Meter,
         pace: &mut Pace,
         observer: &mut impl Observer,
-    ) -> Result<Epoch> {
+    ) -> Result<Option<Epoch>> {
         let plan = self.plan(trainer, epoch);
         let (order, steps) = (plan.order(), self.steps(trainer));
         let total = trainer.recipe.epochs * steps;
-        let (mut meter, mut lr, begun) = (Meter::default(), 0.0, Instant::now());
+        let (mut lr, begun) = (0.0, Instant::now());
         let (before, mut seen) = (pace.seconds, 0);
-        for step in 0..steps {
+        for step in meter.sums().steps..steps {
             let batch = plan.batch(&order, step);
             lr = trainer.recipe.schedule.rate(trainer.recipe.lr, trainer.step, total, steps);
             seen += batch.labels.len();
             pace.images += batch.labels.len();
             meter.push(trainer.step(&self.data.images, &batch, lr)?, batch.labels);
-            if meter.waiting() >= LOOK || step + 1 == steps {
+            let stops = self.is_stopped();
+            if meter.waiting() >= LOOK || step + 1 == steps || stops {
                 meter.read(trainer.step)?;
                 pace.seconds = before + begun.elapsed().as_secs_f64();
                 let left = ((total - trainer.step) * trainer.recipe.batch_size) as f64;
@@ -252,8 +277,11 @@ impl Session<'_> {
                     remaining_s: left / pace.rate(),
                 }));
             }
+            if stops && step + 1 < steps {
+                return Ok(None);
+            }
         }
-        Ok(Epoch {
+        Ok(Some(Epoch {
             epoch: epoch + 1,
             loss: meter.loss(),
             train_accuracy: meter.accuracy(),
@@ -261,7 +289,7 @@ impl Session<'_> {
             images_per_second: seen as f64 / (pace.seconds - before).max(1e-9),
             test_accuracy: None,
             averaged_test_accuracy: None,
-        })
+        }))
     }
 
     fn evaluate(&self, trainer: &Trainer, row: &mut Epoch) -> Result<()> {

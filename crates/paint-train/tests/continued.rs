@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use paint_data::dataset::Memory;
 use paint_data::{Domain, Image, Info, Sample};
@@ -11,6 +12,7 @@ use paint_nn::backbone::cifar_resnet::CifarResnetConfig;
 use paint_nn::backbone::vit::{Vit, VitConfig};
 use paint_nn::backbone::{Backbone, BuildOptions, Weights};
 use paint_nn::checkpoint;
+use paint_nn::state::file::{self, Kind, Saved};
 use paint_rng::Seed;
 use paint_tensor::Device;
 use paint_train::{
@@ -79,10 +81,20 @@ impl Setup {
     }
 
     fn run(&self, out: &Path, earlier: Earlier, observe: impl FnMut(&Event)) -> Result<Summary> {
+        self.run_until(out, earlier, None, observe)
+    }
+
+    fn run_until(
+        &self,
+        out: &Path,
+        earlier: Earlier,
+        stop: Option<&AtomicBool>,
+        observe: impl FnMut(&Event),
+    ) -> Result<Summary> {
         let mut trainer = Trainer::new((self.model)(), self.recipe.clone())?;
         let identity = Identity::new(trainer.model().spec(), &self.recipe, &self.data, 9);
         let session =
-            Session { data: &self.data, test: Some(&self.test), evaluate_every: 2, identity };
+            Session { data: &self.data, test: Some(&self.test), evaluate_every: 2, identity, stop };
         let files = Files {
             out: out.to_owned(),
             checkpoint_every: 1,
@@ -132,6 +144,31 @@ fn a_killed_training_continues_to_the_same_bits() {
         assert_eq!(log(&whole), log(&parts));
         assert_eq!(log(&whole).len(), 5);
     }
+}
+
+#[test]
+fn a_training_that_is_told_to_stop_keeps_every_step_and_continues_to_the_same_bits() {
+    let setup = Setup::new("vit", 4, vit);
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    setup.run(&whole, Earlier::Keep, |_| ()).unwrap();
+    // Told during the second epoch it ends after the step it is at; told at the end of an epoch, there.
+    for (at, told) in [("saved", "1 epochs and 1 steps"), ("epoch_done", "2 epochs and 0 steps")] {
+        let stop = AtomicBool::new(false);
+        let observe = |event: &Event| {
+            let event = serde_json::to_value(event).unwrap();
+            stop.fetch_or(event["event"] == at, Ordering::Relaxed);
+        };
+        let error = setup.run_until(&parts, Earlier::Resume, Some(&stop), observe).unwrap_err();
+        assert!(matches!(error, Error::Stopped { .. }), "{error}");
+        assert!(error.to_string().contains(told), "{error}");
+        assert!(!parts.join("model.safetensors").exists());
+    }
+    setup.run(&parts, Earlier::Resume, |_| ()).unwrap();
+    let bytes = |out: &Path| fs::read(out.join("model.safetensors")).unwrap();
+    assert!(bytes(&whole) == bytes(&parts), "the weights differ");
+    let log = |out: &Path| settled(&fs::read_to_string(out.join("log.jsonl")).unwrap());
+    assert_eq!(log(&whole), log(&parts));
 }
 
 #[test]
@@ -200,21 +237,34 @@ fn a_damaged_checkpoint_is_refused_by_name() {
     let resume = || setup.run(folder.path(), Earlier::Resume, |_| ()).unwrap_err().to_string();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     assert!(resume().contains("checkpoint.safetensors"));
-    let text = |from: &str, to: &str| {
-        assert_eq!(from.len(), to.len(), "the header keeps its length");
-        let at = whole.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+    for at in (0..whole.len()).step_by(61) {
         let mut bytes = whole.clone();
-        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        bytes[at] ^= 1;
         fs::write(&path, bytes).unwrap();
+        assert!(resume().contains("checkpoint.safetensors"), "byte {at}: {}", resume());
+    }
+    // Whole files that say what cannot be.
+    fs::write(&path, &whole).unwrap();
+    let saved = file::read(&path, Kind::Training, &Device::cpu()).unwrap();
+    let rewrite = |change: &dyn Fn(&mut Saved)| {
+        let mut other = saved.clone();
+        change(&mut other);
+        file::write(&path, Kind::Training, &other.state, &other.about).unwrap();
+        resume()
     };
-    text("second/head.bias", "second/head.bios");
-    assert!(resume().contains("expected second/head.bias"), "{}", resume());
-    text("paint_training", "paint_trainers");
-    assert!(resume().contains("expected a training"), "{}", resume());
-    text(r#""step":"3""#, r#""step":"x""#);
-    assert!(resume().contains("\"step\" in the metadata"), "{}", resume());
-    text(r#""step":"3""#, r#""step":"9""#);
-    assert!(resume().contains("found 1 epochs and 9 steps"), "{}", resume());
+    let counts =
+        |step: u64| move |other: &mut Saved| *other.state.counters.get_mut("step").unwrap() = step;
+    for step in [0, 9, u64::MAX] {
+        let message = rewrite(&counts(step));
+        assert!(message.contains("found 1 epochs"), "{message}");
+    }
+    let message = rewrite(&|other| drop(other.state.tensors.remove("second/head.bias")));
+    assert!(message.contains("expected second/head.bias"), "{message}");
+    let message = rewrite(&|other| drop(other.about.insert("history".into(), "[{}]".into())));
+    assert!(message.contains("\"history\" in the metadata"), "{message}");
+    let saved = file::read(&path, Kind::Training, &Device::cpu()).unwrap();
+    file::write(&path, Kind::Run, &saved.state, &saved.about).unwrap();
+    assert!(resume().contains("expected the state of a training"), "{}", resume());
 }
 
 #[test]

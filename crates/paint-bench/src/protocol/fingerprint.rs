@@ -73,7 +73,7 @@ impl Protocol {
         let benchmark = entry(&self.data.name)?.benchmark;
         for method in METHODS {
             let given = self.settings.get(method.name).cloned().unwrap_or_default();
-            let fitted = method.settings_for(&given, &*experiment.model, benchmark)?;
+            let fitted = method.settings_for(&given, experiment.model(), benchmark)?;
             if fitted != given {
                 resolved.settings.insert(method.name.into(), fitted);
             }
@@ -111,7 +111,7 @@ impl Protocol {
     fn sources(&self, experiment: &Experiment) -> Result<Vec<String>> {
         let Some(source) = &experiment.config.source else { return Ok(Vec::new()) };
         let classes = experiment.dataset.info().class_indices.as_deref();
-        let pool = Pool::open(source, experiment.model.spec(), classes)?;
+        let pool = Pool::open(source, experiment.model().spec(), classes)?;
         let of = |&seed: &u64| {
             contents(&*pool.dataset, 0, pool.draw(seed).iter().map(|(index, _)| *index))
         };

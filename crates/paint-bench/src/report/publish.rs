@@ -6,7 +6,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
-use paint_nn::checkpoint;
+use paint_run::checkpoint::read_state;
+use paint_tensor::{Device, Tensor};
 use serde::Serialize;
 
 use super::html::{BenchPage, CamMap, CamShot, Shot, Trace, bench_page};
@@ -15,7 +16,7 @@ use crate::grid::{Cell, Grid, Looks, Outcome, Results, Row};
 use crate::{Error, Result};
 use paint_run::config::Method;
 use paint_run::event::BatchDone;
-use paint_run::experiment::{Experiment, write_json, write_text};
+use paint_run::experiment::{Experiment, STATE_FILE, write_json, write_text};
 
 /// What is published.
 #[derive(Clone, Copy)]
@@ -107,24 +108,21 @@ fn trace(cell: &Cell) -> Result<Trace> {
             batches.push(batch);
         }
     }
-    Ok(Trace { label: cell.label.clone(), batches, keys: keys(&folder.join("state.safetensors"))? })
+    Ok(Trace { label: cell.label.clone(), batches, keys: keys(&folder.join(STATE_FILE)) })
 }
 
-/// The keys of a prompt memory in a saved state, in the order they were made.
-fn keys(state: &Path) -> Result<Vec<(u64, Vec<f32>)>> {
-    let file = checkpoint::read(state)?;
-    let counters: std::collections::BTreeMap<String, u64> = file
-        .metadata
-        .get("counters")
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    let key = |(name, array): (&str, &checkpoint::Array)| {
-        let place = name.strip_prefix("memory/")?.strip_suffix("/key")?;
-        Some((*counters.get(&format!("memory/{place}/id"))?, array.data.clone()))
+/// The keys of a prompt memory in a saved state, in the order they were made. None if the state is damaged or was written by
+/// an earlier version: a picture is no reason to lose a report.
+fn keys(state: &Path) -> Vec<(u64, Vec<f32>)> {
+    let Ok(state) = read_state(state, &Device::cpu()) else { return Vec::new() };
+    let memory = state.part("memory");
+    let key = |(name, tensor): (&String, &Tensor)| {
+        let place = name.strip_suffix("/key")?;
+        Some((*memory.counters.get(&format!("{place}/id"))?, tensor.to_vec().ok()?))
     };
-    let mut keys: Vec<(u64, Vec<f32>)> = file.iter().filter_map(key).collect();
+    let mut keys: Vec<(u64, Vec<f32>)> = memory.tensors.iter().filter_map(key).collect();
     keys.sort_by_key(|(id, _)| *id);
-    Ok(keys)
+    keys
 }
 
 /// Images of one stream, and where some rows looked in them.

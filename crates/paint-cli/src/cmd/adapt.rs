@@ -10,7 +10,7 @@ use paint_data::dataset::images_below;
 use paint_data::image::Preprocess;
 use paint_data::{Loader, ReadAhead, SampleRef};
 use paint_methods::Method;
-use paint_run::checkpoint::{read_state, write_state};
+use paint_nn::state::file::{self, Kind, Saved};
 use paint_run::config::difference;
 use paint_run::metric::Score;
 use paint_run::model::class_names;
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let save = |method: &dyn Method| -> anyhow::Result<()> {
         let Some(path) = &args.state else { return Ok(()) };
-        Ok(write_state(path, &method.save()?, &about)?)
+        Ok(file::write(path, Kind::Adaptation, &method.save()?, &about)?)
     };
     let mut predictions = Predictions::begin(args)?;
     let loader = Loader::new(
@@ -234,7 +234,7 @@ fn load(
     about: &BTreeMap<String, String>,
     device: &Device,
 ) -> anyhow::Result<()> {
-    let (state, mut found) = read_state(path, device)?;
+    let Saved { state, about: mut found } = file::read(path, Kind::Adaptation, device)?;
     found.retain(|key, _| belongs(key));
     if let Some((key, expected, found)) = difference(about, &found) {
         let path = path.display();

@@ -129,11 +129,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut trainer = Trainer::new(model, recipe)?;
     let evaluate_every = args.evaluate_every;
     if let Some(steps) = args.steps {
-        let session = Session { data: &data, test: None, evaluate_every, identity };
+        let session = Session { data: &data, test: None, evaluate_every, identity, stop: None };
         return args.output.print(&session.time(&mut trainer, steps.max(1))?, throughput);
     }
     let test = test_images(args, dataset.info(), &data, input, &device)?;
-    let session = Session { data: &data, test: test.as_ref(), evaluate_every, identity };
+    let session =
+        Session { data: &data, test: test.as_ref(), evaluate_every, identity, stop: None };
     let files = Files {
         out: args.out.clone(),
         checkpoint_every: args.checkpoint_every,

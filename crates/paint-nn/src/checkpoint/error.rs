@@ -40,6 +40,25 @@ pub enum Error {
         /// The file concerned.
         path: PathBuf,
     },
+    /// The file is not as it was written.
+    #[error(
+        "damaged: the SHA-256 at its end is not that of its content; put a sound copy in its place, or delete it and begin anew: {}",
+        path.display()
+    )]
+    Damaged {
+        /// The file concerned.
+        path: PathBuf,
+    },
+    /// The file holds another kind of state, or none.
+    #[error("expected {expected}, found {found}: {}", path.display())]
+    Kind {
+        /// What was asked for.
+        expected: String,
+        /// What is there.
+        found: String,
+        /// The file concerned.
+        path: PathBuf,
+    },
     /// The arrays cannot be brought to timm's names.
     #[error("{convention} names: {fault}")]
     Names {

@@ -5,7 +5,8 @@
 //! from strangers, so no reader executes anything, allocates on a header's word, or panics; each fault names the file and
 //! the cause. [`to_timm`] then brings the names and layouts of Hugging Face, torchvision and Google to timm's, which the
 //! models of this crate use, and [`Architecture::detect`] reads the sizes off the shapes.
-//! How images are prepared belongs to the weights too: [`read_preprocess`].
+//! How images are prepared belongs to the weights too: [`read_preprocess`]. What this program writes for itself goes through
+//! [`write_sealed`] and [`read_sealed`], which notice every changed bit.
 //!
 //! ```no_run
 //! use paint_nn::checkpoint;
@@ -25,6 +26,7 @@ mod npy;
 mod pickle;
 mod preprocess;
 mod safetensors;
+mod sealed;
 mod torch;
 
 use std::collections::BTreeMap;
@@ -44,6 +46,7 @@ pub use names::{Convention, to_timm};
 pub use paint_files::{Dtype, Fault};
 pub use preprocess::{CropMode, Interpolation, Preprocess, PreprocessFlags, read_preprocess};
 pub use safetensors::write_safetensors;
+pub use sealed::{decode_sealed, read_sealed, write_sealed};
 
 /// As many bytes as tell the formats apart; the mark of a tar archive comes last.
 const SNIFFED: u64 = 512;
@@ -160,14 +163,16 @@ impl IntoIterator for Checkpoint {
 /// program changes meanwhile gives an error or wrong numbers, and never ends the process.
 pub fn read(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
-    let about = std::fs::metadata(path).map_err(|source| unreadable(source, path))?;
-    if !about.is_file() {
-        return Err(Error::UnknownFormat {
-            found: "not a regular file".to_owned(),
-            path: path.to_owned(),
-        });
-    }
+    check_regular(path)?;
     decode_source(&Source::open(path).map_err(|source| unreadable(source, path))?, path)
+}
+
+/// Asked before opening: a named pipe would wait for a writer.
+fn check_regular(path: &Path) -> Result<()> {
+    if std::fs::metadata(path).map_err(|source| unreadable(source, path))?.is_file() {
+        return Ok(());
+    }
+    Err(Error::UnknownFormat { found: "not a regular file".to_owned(), path: path.to_owned() })
 }
 
 fn unreadable(source: std::io::Error, path: &Path) -> Error {

@@ -3,10 +3,9 @@
 //! Read here by hand rather than with the crate of that name, because a message must name the array at fault, a name
 //! that appears twice must be refused, and arrays keep the order of the file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use paint_files::{
@@ -141,67 +140,101 @@ pub fn write_safetensors<'a>(
 ) -> Result<()> {
     let path = path.as_ref();
     let arrays: Vec<_> = arrays.into_iter().collect();
-    let malformed =
-        |fault| Error::Malformed { format: Format::SafeTensors, fault, path: path.to_owned() };
-    let encode = encoder(dtype).map_err(malformed)?;
-    let header = header(&arrays, dtype, metadata).map_err(malformed)?;
+    let content = Content::new(&arrays, dtype, metadata).map_err(|fault| malformed(fault, path))?;
+    write_atomically(path, |out| content.write(out)).map_err(|source| Error::Io {
+        action: "write",
+        source,
+        path: path.to_owned(),
+    })
+}
 
-    write_atomically(path, |out| {
+pub(super) fn malformed(fault: Fault, path: &Path) -> Error {
+    Error::Malformed { format: Format::SafeTensors, fault, path: path.to_owned() }
+}
+
+/// An array to be written: name, shape, values.
+pub(super) type Row<'a> = (&'a str, &'a [usize], &'a [f32]);
+
+/// A file to be written.
+pub(super) struct Content<'a> {
+    arrays: &'a [Row<'a>],
+    dtype: Dtype,
+    /// The entries of the header, as JSON.
+    entries: Vec<String>,
+    /// Bytes of data so far.
+    len: usize,
+}
+
+impl<'a> Content<'a> {
+    pub(super) fn new(
+        arrays: &'a [Row<'a>],
+        dtype: Dtype,
+        metadata: &BTreeMap<String, String>,
+    ) -> std::result::Result<Self, Fault> {
+        if !matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16) {
+            return Err(Fault::invalid("dtype to write", "F32, F16 or BF16", dtype.name()));
+        }
+        let mut content = Self { arrays, dtype, entries: Vec::new(), len: 0 };
+        if !metadata.is_empty() {
+            let metadata = serde_json::json!(metadata);
+            content.entries.push(format!("{}:{metadata}", quoted(METADATA)));
+        }
+        let mut names = BTreeSet::from([METADATA]);
+        for (name, shape, data) in arrays {
+            if !names.insert(name) {
+                return Err(Fault::Duplicate { name: abridged(name) });
+            }
+            check(shape, data, dtype).map_err(|fault| fault.in_array(name))?;
+            content.announce(name, dtype, shape);
+        }
+        Ok(content)
+    }
+
+    /// Adds an entry whose data the caller writes after [`Self::write`].
+    pub(super) fn announce(&mut self, name: &str, dtype: Dtype, shape: &[usize]) {
+        let end = self.len + shape.iter().product::<usize>() * dtype.size();
+        let (dtype, offsets) = (dtype.name(), [self.len, end]);
+        let entry = serde_json::json!({"dtype": dtype, "shape": shape, "data_offsets": offsets});
+        self.entries.push(format!("{}:{entry}", quoted(name)));
+        self.len = end;
+    }
+
+    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        /// Numbers that are encoded at a time.
+        const BLOCK: usize = 1 << 14;
+        let mut header = format!("{{{}}}", self.entries.join(",")).into_bytes();
+        // Spaces, so that the data starts at a multiple of eight.
+        header.resize(header.len().next_multiple_of(8), b' ');
         out.write_all(&(header.len() as u64).to_le_bytes())?;
         out.write_all(&header)?;
-        let mut values = arrays.iter().flat_map(|(_, _, data)| *data);
-        values.try_for_each(|&x| encode(x, out))
-    })
-    .map_err(|source| Error::Io { action: "write", source, path: path.to_owned() })
+        let mut bytes = Vec::with_capacity(BLOCK * self.dtype.size());
+        for block in self.arrays.iter().flat_map(|(_, _, data)| data.chunks(BLOCK)) {
+            bytes.clear();
+            let values = block.iter();
+            match self.dtype {
+                Dtype::F16 => bytes.extend(values.flat_map(|x| f16_from_f32(*x).to_le_bytes())),
+                Dtype::Bf16 => bytes.extend(values.flat_map(|x| bf16_from_f32(*x).to_le_bytes())),
+                _ => bytes.extend(values.flat_map(|x| x.to_le_bytes())),
+            }
+            out.write_all(&bytes)?;
+        }
+        Ok(())
+    }
 }
 
-type Encode = fn(f32, &mut BufWriter<File>) -> io::Result<()>;
-
-fn encoder(dtype: Dtype) -> std::result::Result<Encode, Fault> {
-    Ok(match dtype {
-        Dtype::F32 => |x, out| out.write_all(&x.to_le_bytes()),
-        Dtype::F16 => |x, out| out.write_all(&f16_from_f32(x).to_le_bytes()),
-        Dtype::Bf16 => |x, out| out.write_all(&bf16_from_f32(x).to_le_bytes()),
-        other => return Err(Fault::invalid("dtype to write", "F32, F16 or BF16", other.name())),
-    })
-}
-
-fn header(
-    arrays: &[(&str, &[usize], &[f32])],
-    dtype: Dtype,
-    metadata: &BTreeMap<String, String>,
-) -> std::result::Result<Vec<u8>, Fault> {
-    let mut rows = Vec::new();
-    if !metadata.is_empty() {
-        rows.push(format!("{}:{}", quoted(METADATA), serde_json::json!(metadata)));
+/// Refuses values that are not as many as the shape says, or that `dtype` cannot hold.
+fn check(shape: &[usize], data: &[f32], dtype: Dtype) -> std::result::Result<(), Fault> {
+    if element_count(shape) != Some(data.len()) {
+        let found = format!("{} elements", data.len());
+        return Err(Fault::invalid("data", format!("{shape:?}"), found));
     }
-    let mut seen = std::collections::BTreeSet::from([METADATA]);
-    let mut offset = 0;
-    for (name, shape, data) in arrays {
-        if !seen.insert(name) {
-            return Err(Fault::Duplicate { name: abridged(name) });
-        }
-        if element_count(shape) != Some(data.len()) {
-            let found = format!("{} elements", data.len());
-            return Err(Fault::invalid("data", format!("{shape:?}"), found).in_array(name));
-        }
-        if dtype == Dtype::F16
-            && let Some(x) =
-                data.iter().find(|x| x.is_finite() && f16_to_f32(f16_from_f32(**x)).is_infinite())
-        {
-            return Err(
-                Fault::invalid("element", "at most 65504, the largest F16", x).in_array(name)
-            );
-        }
-        let end = offset + data.len() * dtype.size();
-        let row = serde_json::json!({ "dtype": dtype.name(), "shape": shape, "data_offsets": [offset, end] });
-        rows.push(format!("{}:{row}", quoted(name)));
-        offset = end;
+    let overflows = |x: &&f32| x.is_finite() && f16_to_f32(f16_from_f32(**x)).is_infinite();
+    if dtype == Dtype::F16
+        && let Some(x) = data.iter().find(overflows)
+    {
+        return Err(Fault::invalid("element", "at most 65504, the largest F16", x));
     }
-    let mut header = format!("{{{}}}", rows.join(",")).into_bytes();
-    // Spaces, so that the data starts at a multiple of eight.
-    header.resize(header.len().next_multiple_of(8), b' ');
-    Ok(header)
+    Ok(())
 }
 
 fn quoted(name: &str) -> serde_json::Value {

@@ -1,8 +1,11 @@
 //! A run that is stopped anywhere and continued ends with the bits of one that was not.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::support::{Drift, config, dataset, images, setup, stream};
+use paint_nn::checkpoint::{Dtype, write_safetensors};
+use paint_nn::state::file::{self, Kind};
 use paint_rng::Seed;
 use paint_run::checkpoint::Subject;
 use paint_run::{Config, Draft, Runner, Summary, Task, checkpoint};
@@ -33,7 +36,7 @@ fn run(path: &Path, stop: usize) -> (Summary, paint_methods::State) {
     let task = Task { dataset: &data, stream: &stream, setup: &setup };
     let mut runner = Runner::new("drift", Box::new(Drift::new()), task).unwrap();
     if path.exists() {
-        let stopped = checkpoint::read(path, subject(&config()), &Device::cpu()).unwrap();
+        let stopped = checkpoint::read(path, task, subject(&config()), &Device::cpu()).unwrap();
         stopped.restore(&mut runner).unwrap();
     }
     while let Some(batch) = runner.next_batch().filter(|_| runner.position() < stop) {
@@ -81,26 +84,53 @@ fn subject(config: &Config) -> Subject<'_> {
 }
 
 fn refused(path: &Path, subject: Subject<'_>) -> String {
-    let read = checkpoint::read(path, subject, &Device::cpu());
+    let (data, setup) = (dataset(true), setup());
+    let stream = stream(&data, "continual");
+    let task = Task { dataset: &data, stream: &stream, setup: &setup };
+    let read = checkpoint::read(path, task, subject, &Device::cpu());
     read.err().expect("a run of something else").to_string()
 }
 
 #[test]
-fn a_damaged_or_foreign_file_is_refused() {
+fn a_flip_of_any_byte_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my state");
+    run(&path, 5);
+    let whole = std::fs::read(&path).unwrap();
+    // Every bit in `paint_nn`'s own tests; here a dense sample.
+    for at in (0..whole.len()).step_by(7) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        std::fs::write(&path, bytes).unwrap();
+        let error = refused(&path, subject(&config()));
+        assert!(error.contains("my state"), "byte {at}: {error}");
+    }
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    assert!(refused(&path, subject(&config())).contains("my state"));
+}
+
+#[test]
+fn a_whole_file_that_cannot_be_of_this_stream_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     run(&path, 5);
-    let bytes = std::fs::read(&path).unwrap();
-    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    let error = refused(&path, subject(&config()));
-    assert!(error.contains("state"), "{error}");
-    paint_nn::checkpoint::write_safetensors(
-        &path,
-        [("x", &[1][..], &[1.0][..])],
-        paint_nn::checkpoint::Dtype::F32,
-        &std::collections::BTreeMap::new(),
-    )
-    .unwrap();
+    let saved = file::read(&path, Kind::Run, &Device::cpu()).unwrap();
+    for (from, to, told) in [
+        ("\"position\":5", "\"position\":32", "batch 32 of 31"),
+        ("\"position\":5", "\"position\":0", "visits after 0 batches"),
+        ("\"domain\":0", "\"domain\":7", "domain 7 of 2"),
+        ("\"domains\":[[0,", "\"domains\":[[9,", "domain 9 of 2"),
+        ("\"meter\":", "\"metre\":", "\"progress\" in the metadata"),
+    ] {
+        let mut about = saved.about.clone();
+        let progress = about.get_mut("progress").unwrap();
+        assert!(progress.contains(from), "{progress}");
+        *progress = progress.replace(from, to);
+        file::write(&path, Kind::Run, &saved.state, &about).unwrap();
+        let error = refused(&path, subject(&config()));
+        assert!(error.contains(told), "{error}");
+    }
+    write_safetensors(&path, [("x", &[1][..], &[1.0][..])], Dtype::F32, &BTreeMap::new()).unwrap();
     let error = refused(&path, subject(&config()));
     assert!(error.contains("other arrays"), "{error}");
 }

@@ -1,0 +1,132 @@
+//! A source model with its preprocessing, and the method that adapts it: what every use of adaptation opens first.
+
+use std::sync::Arc;
+
+use paint_methods::{BuildArgs, Method, MethodEntry, SourceNeed, by_name};
+use paint_nn::backbone::Backbone;
+use paint_rng::Seed;
+use paint_tensor::Device;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{self, Model, Source};
+use crate::source::SourceImages;
+use crate::watch::{Watch, Watched};
+use crate::{Error, Result, classes, model};
+
+/// What is deployed. A measured run has the same keys and more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Every random draw derives from it. Default: 0.
+    #[serde(default)]
+    pub seed: u64,
+    /// Where the model lives. Default: `cpu`.
+    #[serde(default = "config::default_device")]
+    pub device: String,
+    /// The precision of a GPU: `f32`, `tf32` or `bf16`. Default: `f32`.
+    #[serde(
+        default = "config::default_precision",
+        skip_serializing_if = "config::is_default_precision"
+    )]
+    pub precision: String,
+    /// The weights.
+    pub model: Model,
+    /// What adapts.
+    pub method: config::Method,
+    /// Images of the source domain; a method that does not look at any leaves them unread. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+}
+
+impl Config {
+    /// These weights and this method with its default settings, on the CPU.
+    pub fn new(model: Model, method: config::Method) -> Self {
+        let (device, precision) = (config::default_device(), config::default_precision());
+        Self { seed: 0, device, precision, model, method, source: None }
+    }
+
+    /// The device, opened. A method that is not known and settings that it refuses are reported first: nothing large has
+    /// been read yet.
+    pub(crate) fn check(&self) -> Result<Device> {
+        by_name(&self.method.name)?.resolve(&self.method.settings)?;
+        Ok(Device::open(&self.device, self.precision.parse()?)?)
+    }
+}
+
+/// A model and a method, open.
+pub struct Deployment {
+    /// The configuration with every default written out.
+    pub config: Config,
+    model: Box<dyn Backbone>,
+    method: &'static MethodEntry,
+    /// The model's classes that compete; all if none.
+    classes: Option<Vec<usize>>,
+    source: Option<SourceImages>,
+    device: Device,
+    watch: Arc<Watch>,
+}
+
+/// What the images say about a deployment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stage<'a> {
+    /// The benchmark whose published settings methods take.
+    pub(crate) benchmark: Option<&'a str>,
+    /// The model's classes that compete; all if none.
+    pub(crate) classes: Option<&'a [usize]>,
+}
+
+impl Deployment {
+    /// Opens what `config` names. Nothing is written.
+    pub fn open(mut config: Config) -> Result<Self> {
+        let device = config.check()?;
+        let source = config.source.as_mut().map(|source| (&source.name, &mut source.options));
+        classes::name(&config.model.weights, source)?;
+        Self::open_on(config, device, Stage::default())
+    }
+
+    pub(crate) fn open_on(mut config: Config, device: Device, stage: Stage<'_>) -> Result<Self> {
+        let method = by_name(&config.method.name)?;
+        let model = model::open(&mut config.model, &device)?;
+        let settings = method.settings_for(&config.method.settings, &*model, stage.benchmark)?;
+        config.method.settings = method.resolve(&settings)?;
+        // Only for methods that look: one configuration can serve all.
+        let wanted = config.source.as_ref().filter(|_| method.needs_source != SourceNeed::None);
+        let shared = (stage.classes, config.model.resize);
+        let open = |source| SourceImages::open(source, config.seed, model.spec(), shared, &device);
+        let source = wanted.map(open).transpose()?;
+        let classes = stage.classes.map(<[usize]>::to_vec);
+        Ok(Self { config, model, method, classes, source, device, watch: Arc::default() })
+    }
+
+    /// The method in its first state. One that trains on source images before it is deployed takes its time here.
+    pub fn method(&self) -> Result<Box<dyn Method>> {
+        let classes = self.classes.as_deref();
+        let source = self.source.as_ref().map(SourceImages::data);
+        let model = Watched::new(&*self.model, Arc::clone(&self.watch));
+        let args = BuildArgs { classes, source, ..BuildArgs::new(&model, Seed(self.config.seed)) };
+        self.method.build(&args, &self.config.method.settings).map_err(|error| match error {
+            paint_methods::Error::NoSource { .. } => Error::NoSource { why: error.to_string() },
+            other => other.into(),
+        })
+    }
+
+    /// The source model.
+    pub fn model(&self) -> &dyn Backbone {
+        &*self.model
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// How many source images the method looks at before it is deployed.
+    pub fn source_images(&self) -> Option<usize> {
+        self.source.as_ref().map(SourceImages::count)
+    }
+
+    /// What the methods made here ask of their network.
+    pub fn watch(&self) -> &Arc<Watch> {
+        &self.watch
+    }
+}
