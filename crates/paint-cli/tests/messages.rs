@@ -70,7 +70,7 @@ fn what_cannot_be_is_told_by_the_flag_that_asks_for_it() {
     let cases: [(&[&str], &str); 7] = [
         (&["--corrupt", "--set", "scenario.domains=[\"fog:3\"]"], "pixelate, jpeg_compression"),
         (&["--corrupt", "--set", "scenario.severity=6"], "severity"),
-        (&["--precision", "bf16"], "device \"cpu\": the processor computes in f32"),
+        (&["--precision", "bf16"], "device \"cpu\": the CPU computes in f32"),
         (&["--source-images", "5"], "give --source-dataset"),
         (&["--data", "somewhere"], "none: they are inside the program"),
         (&["--set", "method.prompt_length=99999999999"], "prompt_length must be 1024 or less"),

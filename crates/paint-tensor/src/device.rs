@@ -1,4 +1,4 @@
-//! Where a tensor lives: a value, never a type parameter.
+//! Where a tensor lives. A device is a value, never a type parameter.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::{Error, Result};
 pub struct Device(Arc<dyn Backend>);
 
 impl Device {
-    /// The processor of this machine. Work is spread over the current rayon pool.
+    /// The CPU of this machine. Work is spread over the current rayon pool.
     pub fn cpu() -> Self {
         Self(crate::backend::cpu::backend())
     }
 
-    /// The device of a name such as `cpu` or `cuda:0`, looked up in [`BACKENDS`], computing in `f32`.
+    /// Opens a device by a name such as `cpu` or `cuda:0`, computing in `f32`; [`BACKENDS`] lists the kinds.
     pub fn from_name(name: &str) -> Result<Self> {
         Self::open(name, Precision::F32)
     }
 
-    /// The device of a name, computing in a given precision.
+    /// Opens a device by name, computing in this precision.
     pub fn open(name: &str, precision: Precision) -> Result<Self> {
         let kind = name.split(':').next().unwrap_or(name);
         let entry = BACKENDS.iter().find(|entry| entry.name == kind).ok_or_else(|| {
@@ -33,22 +33,22 @@ impl Device {
         (entry.open)(name, precision).map(Self)
     }
 
-    /// The best rate of a large matrix product on this device, measured now, in GFLOP/s.
+    /// Measures the best rate of a large matrix product on this device, in GFLOP/s.
     pub fn peak_gflops(&self) -> Result<f64> {
         self.0.peak_gflops()
     }
 
-    /// Waits until all work that was asked for is done.
+    /// Waits until all queued work is done.
     pub fn synchronize(&self) -> Result<()> {
         self.0.synchronize()
     }
 
-    /// The memory of a device that has its own; none for the processor.
+    /// The memory of a device that has its own; none for the CPU.
     pub fn memory(&self) -> Option<Memory> {
         self.0.memory()
     }
 
-    /// Measures [`Memory::peak`] from now on.
+    /// Restarts the measurement of [`Memory::peak`].
     pub fn reset_peak(&self) {
         self.0.reset_peak();
     }

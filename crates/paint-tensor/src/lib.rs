@@ -1,6 +1,6 @@
 //! Arrays on a device, and their gradients.
 //!
-//! A [`Tensor`] is an immutable, contiguous, row-major block of numbers, seen as `f32`, on a [`Device`]. Operations
+//! A [`Tensor`] is an immutable, contiguous, row-major block of `f32` numbers on a [`Device`]. Operations
 //! are coarse (a linear layer, a layer norm, a whole attention) and each has a hand-written backward rule. A frozen
 //! input costs nothing in backward: no rule is recorded where no input is tracked, and a rule computes only the
 //! gradients that are asked for.

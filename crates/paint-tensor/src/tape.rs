@@ -67,13 +67,13 @@ impl Sink {
         Ok(())
     }
 
-    /// What has been added to the linked node so far, taken out: a rule that can sum while it computes adds the whole.
+    /// Takes out what has been added to the linked node so far, for a rule that sums while it computes.
     pub(crate) fn earlier(&mut self, link: &Link) -> Option<Tensor> {
         let (_, earlier) = self.pending.remove(&link.as_ref()?.id)?;
         Some(earlier)
     }
 
-    /// Adds the gradient that `compute` gives, if the input is tracked at all.
+    /// Adds the gradient that `compute` returns, if the input is tracked at all.
     pub(crate) fn add_to(
         &mut self,
         link: &Link,
@@ -96,15 +96,15 @@ impl Gradients {
         self.0.get(&variable.link().as_ref()?.id)
     }
 
-    /// Notes the gradient of a variable, whoever computed it.
+    /// Sets the gradient of a variable that was computed elsewhere.
     pub fn insert(&mut self, variable: &Tensor, gradient: Tensor) {
         if let Some(node) = variable.link() {
             self.0.insert(node.id, gradient);
         }
     }
 
-    /// Adds the gradients of a second pass: two losses can be taken one after the other, and the activations of the
-    /// first are gone before those of the second are made.
+    /// Adds the gradients of a second pass. Two losses can then be differentiated one after the other, so that their
+    /// activations are never in memory together.
     pub fn accumulate(&mut self, other: Self) -> Result<()> {
         // The order of the variables does not matter: each sum has two terms.
         #[expect(clippy::iter_over_hash_type, reason = "every entry is independent of the others")]
@@ -120,8 +120,8 @@ impl Gradients {
 }
 
 impl Tensor {
-    /// Runs reverse mode from this tensor, which must have one element. What the operations kept for it is freed on the
-    /// way, so a second pass over the same operations is an error.
+    /// Runs reverse mode from this tensor, which must have one element. What the operations saved for it is freed on
+    /// the way, so a second pass over the same operations is an error.
     pub fn backward(&self) -> Result<Gradients> {
         let start = match self.link() {
             Some(node) if self.elem_count() == 1 => node,

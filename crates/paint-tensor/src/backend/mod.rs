@@ -1,7 +1,7 @@
 //! What a device must be able to do.
 //!
-//! One trait with one method per kernel; a tensor dispatches once per operation. Kernels see flat storages and sizes:
-//! shapes, checks and gradients belong to the operations above.
+//! One trait with one method per kernel; a tensor dispatches once per operation. Kernels work on flat storages and
+//! sizes: shapes, checks and gradients belong to the operations above.
 
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
@@ -55,7 +55,7 @@ pub(crate) enum Recording {
     Cuda(cuda::Recorded),
 }
 
-/// What a computation does to the contents of its inputs; none where it needs the host.
+/// The outputs of a computation for these inputs; none if it failed.
 pub(crate) type Compute<'a> = &'a dyn Fn(Vec<Storage>) -> Option<Vec<Storage>>;
 
 /// Elementwise functions of one argument.
@@ -87,13 +87,13 @@ pub(crate) enum Binary {
 /// The kernels of a device.
 pub(crate) trait Backend: Training + Send + Sync {
     fn name(&self) -> String;
-    /// The best rate of a large matrix product in the chosen precision, measured now.
+    /// Measures the best rate of a large matrix product in the precision of the device.
     fn peak_gflops(&self) -> Result<f64>;
     fn upload(&self, data: Vec<f32>) -> Result<Storage>;
     fn download(&self, x: &Storage) -> Result<Vec<f32>>;
     fn fill(&self, len: usize, value: f32) -> Result<Storage>;
 
-    /// Waits until all work that was asked for is done.
+    /// Waits until all queued work is done.
     fn synchronize(&self) -> Result<()> {
         Ok(())
     }
@@ -101,9 +101,9 @@ pub(crate) trait Backend: Training + Send + Sync {
     fn memory(&self) -> Option<Memory> {
         None
     }
-    /// Measures the peak of that memory from now on.
+    /// Restarts the measurement of the peak of that memory.
     fn reset_peak(&self) {}
-    /// Records a computation for inputs of these sizes; none where it cannot be, or the device gains nothing by it.
+    /// Records a computation for inputs of these sizes; none if it cannot be recorded or would gain nothing.
     fn record(&self, _inputs: &[&Storage], _compute: Compute<'_>) -> Result<Option<Recording>> {
         Ok(None)
     }
@@ -119,7 +119,7 @@ pub(crate) trait Backend: Training + Send + Sync {
     fn is_stale(&self, _recording: &Recording) -> bool {
         false
     }
-    /// The elements as activations are kept in the chosen precision.
+    /// The elements, stored as activations are in the precision of the device.
     fn compact(&self, x: &Storage) -> Result<Storage> {
         Ok(x.clone())
     }
@@ -153,7 +153,7 @@ pub(crate) trait Backend: Training + Send + Sync {
         beta: &Storage,
         eps: f32,
     ) -> Result<(Storage, Storage)>;
-    /// The gradient of the input, added to `earlier` where there is one: a residual stream brings it.
+    /// The gradient of the input, added to the `earlier` gradient of a residual stream if there is one.
     fn layer_norm_backward(
         &self,
         x: &Storage,
@@ -184,7 +184,7 @@ pub(crate) trait Backend: Training + Send + Sync {
 
     /// Mean and biased variance of the channels of `[outer, channels, inner]`.
     fn channel_moments(&self, x: &Storage, split: [usize; 3]) -> Result<(Storage, Storage)>;
-    /// `scale x + shift` with one `scale` and `shift` a channel.
+    /// `scale x + shift`, with one `scale` and one `shift` per channel.
     fn channel_affine(
         &self,
         x: &Storage,
@@ -200,7 +200,7 @@ pub(crate) trait Backend: Training + Send + Sync {
         centre: &Storage,
         split: [usize; 3],
     ) -> Result<(Storage, Storage)>;
-    /// `a grad + b x + c` with one `[a, b, c]` a channel.
+    /// `a grad + b x + c`, with one `[a, b, c]` per channel.
     fn channel_combine(
         &self,
         x: &Storage,
@@ -245,10 +245,10 @@ pub(crate) trait Backend: Training + Send + Sync {
         a: (&Storage, &[usize]),
         b: (&Storage, &[usize]),
     ) -> Result<Storage>;
-    /// `a + b`, in the memory of `a` where nothing else refers to it.
+    /// `a + b`, in the memory of `a` if nothing else refers to it.
     fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage>;
 
-    /// Every look at images whose planes are `size`, those of a look together.
+    /// Every look at images with planes of `size`; the images of one look come together.
     fn distort(
         &self,
         images: &Storage,

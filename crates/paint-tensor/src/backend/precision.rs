@@ -1,4 +1,4 @@
-//! How a device computes.
+//! The precision that a device computes in.
 
 use std::fmt;
 use std::str::FromStr;

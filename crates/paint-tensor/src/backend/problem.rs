@@ -1,4 +1,4 @@
-//! What the larger kernels are asked to compute.
+//! The problems that the larger kernels solve.
 
 use std::ops::Range;
 
@@ -29,12 +29,12 @@ impl<'a> Matrix<'a> {
 pub(crate) enum Epilogue<'a> {
     None,
     Bias(&'a Storage),
-    /// Bias (if any) and exact GELU; with `slope`, what [`Epilogue::GeluGradient`] reads is stored too.
+    /// Bias (if any) and exact GELU; with `slope`, also stores what [`Epilogue::GeluGradient`] reads.
     Gelu {
         bias: Option<&'a Storage>,
         slope: bool,
     },
-    /// Times the derivative of a GELU, from what [`Epilogue::Gelu`] stored.
+    /// Multiplied by the derivative of a GELU, from what [`Epilogue::Gelu`] stored.
     GeluGradient(&'a Storage),
     /// Bias (if any) and the sum with a residual of the product's own shape.
     Residual {
@@ -53,10 +53,10 @@ pub(crate) struct Gemm<'a> {
     pub(crate) a: Matrix<'a>,
     pub(crate) b: Matrix<'a>,
     pub(crate) epilogue: Epilogue<'a>,
-    /// The product belongs to a parameter: it is stored in `f32` whatever the operands are.
+    /// The product is the gradient of a parameter: it is stored in `f32`, however the operands are stored.
     #[cfg_attr(
         not(feature = "cuda"),
-        expect(dead_code, reason = "the processor stores every product in f32")
+        expect(dead_code, reason = "the CPU stores every product in f32")
     )]
     pub(crate) full: bool,
 }

@@ -1,4 +1,4 @@
-//! The table of backends, and what a device tells of itself.
+//! The table of backends, and what is known about a device.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::Result;
 
 /// A row of the table of backends.
 pub struct BackendEntry {
-    /// The device name up to a colon.
+    /// The part of a device name before the colon.
     pub name: &'static str,
     /// What it runs on.
     pub what: &'static str,
@@ -16,7 +16,7 @@ pub struct BackendEntry {
 }
 
 impl BackendEntry {
-    /// The devices of this kind that this machine has, or what keeps them from being used.
+    /// The devices of this kind on this machine, or why there are none to use.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         (self.devices)()
     }
@@ -32,19 +32,20 @@ pub const BACKENDS: &[BackendEntry] = &[
 /// One device of this machine.
 #[derive(Debug, Clone)]
 pub struct DeviceInfo {
-    /// As [`crate::Device::from_name`] takes it.
+    /// The name that [`crate::Device::from_name`] takes.
     pub name: String,
-    /// In words.
+    /// A description.
     pub what: String,
 }
 
 /// Bytes of a device's own memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
-    /// Held by tensors now.
+    /// Held by tensors at the moment.
     pub used: usize,
-    /// The most that tensors held, since the process began or [`Device::reset_peak`](crate::Device::reset_peak).
+    /// The most that tensors held since the process began, or since
+    /// [`Device::reset_peak`](crate::Device::reset_peak).
     pub peak: usize,
-    /// Taken from the device.
+    /// Taken from the device, whether tensors hold it or not.
     pub reserved: usize,
 }

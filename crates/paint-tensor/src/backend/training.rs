@@ -1,13 +1,13 @@
-//! What learning asks of a device: one step for all parameters, batches made of stored images, scaled branches.
+//! What training needs from a device: one step for all parameters, batches made of stored images, scaled branches.
 
 use super::Storage;
 use crate::Result;
 use crate::op::images::{Draw, Edge};
 
-/// Bytes on a device and the batch that is made of them.
+/// Stored images on a device, and the batch to make of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Compose<'a> {
-    /// `[N, 3, H, W]` bytes, four in the bits of an element.
+    /// `[N, 3, H, W]` bytes, four in the bits of each element.
     pub(crate) bytes: &'a Storage,
     /// `[H, W]`.
     pub(crate) stored: [usize; 2],
@@ -24,7 +24,7 @@ pub enum StepRule {
     Sgd {
         /// `mu`.
         momentum: f32,
-        /// Looks one step ahead along the velocity.
+        /// Evaluate the update one step ahead along the velocity.
         nesterov: bool,
     },
     /// Adam with bias correction.
@@ -37,7 +37,7 @@ pub enum StepRule {
         eps: f32,
         /// The number of this step, from 1.
         t: u32,
-        /// Weight decay acts on the weight (`AdamW`), not on the gradient.
+        /// Apply weight decay to the weight (`AdamW`), not to the gradient.
         decoupled: bool,
     },
 }
@@ -59,7 +59,7 @@ pub(crate) struct StepSlot<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) rule: StepRule,
-    /// The largest norm of all gradients together.
+    /// The largest norm that all gradients may have together.
     pub(crate) clip: Option<f32>,
     /// `d` of `average' = d average + (1 - d) param'`.
     pub(crate) average_decay: f32,
@@ -70,7 +70,7 @@ pub(crate) struct Step<'a> {
 pub(crate) struct SteppedSlot {
     pub(crate) param: Storage,
     pub(crate) first: Storage,
-    /// Adam's alone.
+    /// Adam only.
     pub(crate) second: Option<Storage>,
     pub(crate) average: Option<Storage>,
 }

@@ -46,8 +46,8 @@ impl Tensor {
         }))
     }
 
-    /// [`Tensor::attention`] in separate steps, with the probabilities `[B, h, N, N]` as a second result through which
-    /// gradients flow. For activation maps; slower, and it stores the scores.
+    /// [`Tensor::attention`] in separate steps, with the probabilities `[B, h, N, N]` as a second result that passes
+    /// gradients too. For activation maps: it is slower, and stores the scores.
     pub fn attention_with_map(&self, heads: usize) -> Result<(Self, Self)> {
         let [b, n, width] = self.dims3("packed qkv")?;
         let d = check_heads(self, width, 3, heads)?;

@@ -10,17 +10,17 @@ use crate::shape::split_at;
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
 
-/// Which statistics a batch norm uses. Running statistics are never updated.
+/// Which statistics a batch norm uses. It never updates the running ones.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum BnMode {
-    /// Those of training.
+    /// The running statistics, from training.
     #[default]
     Running,
     /// Mean and biased variance of the batch; gradients pass through them.
     Batch,
     /// A mix of both.
     Mixed {
-        /// The share of the batch's statistics: 0 is [`BnMode::Running`], 1 is [`BnMode::Batch`].
+        /// The weight of the batch's statistics: 0 is [`BnMode::Running`], 1 is [`BnMode::Batch`].
         batch: f32,
     },
 }
@@ -69,7 +69,7 @@ impl Tensor {
         Ok(self.batch_norm_with_moments(norm)?.0)
     }
 
-    /// [`Tensor::batch_norm`], and the moments of the batch where it has a share in the statistics.
+    /// [`Tensor::batch_norm`], and the moments of the batch if they are used.
     pub fn batch_norm_with_moments(&self, norm: &BatchNorm<'_>) -> Result<(Self, Option<Moments>)> {
         let split = split_at(self.shape(), 1, "batch_norm")?;
         let c = split[1];

@@ -1,10 +1,10 @@
-//! A residual branch whose share differs from sample to sample: what stochastic depth asks for.
+//! A residual branch with a factor of its own for each sample, as stochastic depth needs it.
 
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
 
 impl Tensor {
-    /// `residual + f_b x`, with one factor a sample: `[B, ..]` twice and `factors [B]`, to which no gradient flows.
+    /// `residual + f_b x`, with one factor per sample: `[B, ..]` twice and `factors [B]`, which get no gradient.
     pub fn add_scaled(&self, x: &Self, factors: &Self) -> Result<Self> {
         let [b] = factors.dims1("factors")?;
         if self.shape() != x.shape() || self.shape().first() != Some(&b) {

@@ -31,7 +31,7 @@ pub const BLUR_TAPS: usize = 5;
 /// clip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distortion {
-    /// The colour operations and their factors, in their order; each stands here once.
+    /// The colour operations and their factors, in the order they are applied; each occurs once.
     pub colors: [(ColorOp, f32); 5],
     /// Rows and columns that the image is widened by on each side, with its edge pixels. Beyond lies black.
     pub pad: [usize; 2],
@@ -43,7 +43,7 @@ pub struct Distortion {
     pub blur: [f32; BLUR_TAPS],
     /// Whether left and right change places.
     pub flip: bool,
-    /// What the noise of this look is computed from, where it is not given.
+    /// The seed of this look's noise, unless its values are given.
     pub seed: u64,
 }
 

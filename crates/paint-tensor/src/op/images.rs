@@ -1,6 +1,6 @@
 //! Images that stay on the device as bytes, and batches made of them: geometry, colour, mixing and erasing in one pass.
 //!
-//! What is done to a sample is drawn by the caller, so the same draws give the same batch on every device (up to the
+//! The caller draws what is done to each sample, so the same draws make the same batch on every device (up to the
 //! rounding of the interpolation).
 
 use crate::backend::{Compose, Storage};
@@ -25,7 +25,7 @@ pub enum Tone {
     Natural,
     /// Every channel becomes the luma.
     Grey,
-    /// Values from one half up are turned around.
+    /// Values from one half up are inverted.
     Solarized,
 }
 
@@ -43,7 +43,7 @@ pub struct View {
     pub contrast: f32,
     /// Factor of the distance from each pixel's luma.
     pub saturation: f32,
-    /// What follows.
+    /// What happens to the colours after that.
     pub tone: Tone,
 }
 
@@ -100,11 +100,11 @@ pub struct Draw {
     pub first: View,
     /// What is mixed into it.
     pub second: Option<View>,
-    /// The share of the first outside `cut`.
+    /// The weight of the first image outside `cut`.
     pub weight: f32,
-    /// Where the second alone is seen.
+    /// Where only the second image shows.
     pub cut: Rect,
-    /// What is painted over in the end, in the middle of the range.
+    /// What is painted over in the end, in mid grey.
     pub erased: Rect,
 }
 
@@ -116,7 +116,7 @@ impl Draw {
     }
 }
 
-/// Images `[N, 3, H, W]` on a device, a byte a value.
+/// Images `[N, 3, H, W]` on a device, one byte per value.
 #[derive(Clone)]
 pub struct Images {
     bytes: Storage,
@@ -126,7 +126,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// Puts images on a device; `bytes` are `[N, 3, H, W]` of the given `[H, W]`.
+    /// Copies images to a device; `bytes` are `[N, 3, H, W]` with `[H, W]` as `size`.
     pub fn new(bytes: &[u8], size: [usize; 2], device: &Device) -> Result<Self> {
         let one = checked_count(&[3, size[0], size[1]], "images")?;
         if one == 0 || !bytes.len().is_multiple_of(one) {

@@ -1,5 +1,5 @@
-//! Two linear layers with a GELU between them, as one operation: the gradient of the GELU is taken in the store of the
-//! product that brings it, and costs no pass of its own.
+//! Two linear layers with a GELU between them, as one operation: the gradient of the GELU is fused into the store of
+//! the product it follows, and costs no pass of its own.
 
 use super::linear::{bias_gradient, input_gradient, product, store, weight_gradient};
 use crate::backend::{Epilogue, Storage};

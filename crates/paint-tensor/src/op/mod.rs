@@ -1,4 +1,4 @@
-//! The operations: each checks shapes, calls one kernel forward, and records the rule for backward beside it.
+//! The operations: each checks shapes, calls a kernel, and records the rule for its backward pass.
 
 mod activation;
 mod attention;

@@ -4,7 +4,7 @@ use crate::backend::{Storage, Window};
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
 
-/// Places in a plane are kept as `f32`, which counts exactly up to here.
+/// Places in a plane are stored as `f32`, which is exact for whole numbers up to this one.
 const MOST_PIXELS: usize = 1 << 24;
 
 impl Tensor {

@@ -38,7 +38,8 @@ impl Tensor {
         }))
     }
 
-    /// The index of the largest element of each row of `[B, C]`; the first of equals. Reads the values only.
+    /// The index of the largest element of each row of `[B, C]`, the first of equals. A NaN is not larger than
+    /// anything.
     pub fn argmax(&self) -> Result<Vec<usize>> {
         let [_, c] = self.dims2("argmax")?;
         let best = |row: &[f32]| {

@@ -1,10 +1,10 @@
 //! One step of an optimizer over all parameters at once: the norm of the gradients, clipping, the update and the moving
-//! average of the weights, without a word from the host in between.
+//! average of the weights, without waiting for the host in between.
 
 use crate::backend::{Step, StepRule, StepSlot, SteppedSlot, Storage};
 use crate::{Error, Result, Tensor};
 
-/// A parameter and what belongs to it, before a step.
+/// A parameter and its state, before a step.
 #[derive(Debug, Clone, Copy)]
 pub struct StepParam<'a> {
     /// Its value.
@@ -23,7 +23,7 @@ pub struct StepParam<'a> {
     pub weight_decay: f32,
 }
 
-/// The same after the step.
+/// A parameter and its state, after a step.
 #[derive(Debug, Clone)]
 pub struct SteppedParam {
     /// Its value.
@@ -48,7 +48,8 @@ pub struct TrainingStep {
 }
 
 impl TrainingStep {
-    /// Steps every parameter; also the norm of the gradients before clipping, `[]`, if they are clipped.
+    /// Steps every parameter. The second result is the norm of the gradients before clipping, `[]`, if they are
+    /// clipped.
     pub fn apply(&self, params: &[StepParam<'_>]) -> Result<(Vec<SteppedParam>, Option<Tensor>)> {
         let Some(first) = params.first() else { return Ok((Vec::new(), None)) };
         let device = first.value.device();

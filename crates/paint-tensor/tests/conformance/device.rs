@@ -1,8 +1,8 @@
 //! The devices that the tests run on.
 //!
-//! A GPU that is not there (no CUDA in the build, no driver, no such device) is skipped with a message. Anything else that
-//! goes wrong while a GPU is opened, such as a kernel that does not compile, fails the test. Where `PAINT_TEST_DEVICE`
-//! names a GPU, that GPU must open.
+//! A GPU that is not there (no CUDA in the build, no driver, no such device) is skipped with a message. Anything else
+//! that goes wrong while a GPU is opened, such as a kernel that does not compile, fails the test. Where
+//! `PAINT_TEST_DEVICE` names a GPU, that GPU must open.
 
 use paint_tensor::{Device, Error, Precision, Result};
 

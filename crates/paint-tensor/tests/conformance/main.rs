@@ -33,9 +33,9 @@ fn every_gradient_agrees_with_finite_differences() {
                         moved[i][j] += step;
                         f64::from(projected(case, &make(&moved)).unwrap().item().unwrap())
                     };
-                    // Differences of fourth order with a step of 0.02: rounding costs about 1e-7 of a loss of up to 100,
-                    // divided by the step, and the truncation error of these functions is smaller. Hence 1e-3, plus 2e-3
-                    // of the slope, where sums of f32 have lost a digit more.
+                    // Differences of fourth order with a step of 0.02: rounding costs about 1e-7 of a loss of up to
+                    // 100, divided by the step, and the truncation error of these functions is smaller. Hence 1e-3,
+                    // plus 2e-3 of the slope, where sums of f32 have lost a digit more.
                     let h = 0.02;
                     let numeric = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h)))
                         / (12.0 * f64::from(h));

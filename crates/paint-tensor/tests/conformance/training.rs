@@ -1,5 +1,5 @@
 //! What training adds: one step of all parameters against its formulas, and both that and composed batches on a GPU
-//! against the processor.
+//! against the CPU.
 
 use paint_tensor::{
     Device, Draw, Edge, Images, Rect, StepParam, StepRule, SteppedParam, Tensor, Tone,

@@ -31,7 +31,7 @@ use super::avx512::{self, Lanes, Tile};
 pub(super) const LANES: usize = 32;
 /// Depths of one step.
 pub(super) const STEP: usize = 32;
-/// Floats' worth of memory of one step of a panel: three parts of two bytes an element.
+/// The length of one step of a panel, in floats: three parts of two bytes per element.
 pub(super) const STEP_LEN: usize = LANES * STEP * 3 / 2;
 /// Floats of another panel that one step fetches into the cache: an eighth of a step.
 pub(super) const AHEAD_LEN: usize = STEP_LEN / 8;
@@ -47,7 +47,7 @@ pub(super) enum Side {
     Right,
 }
 
-/// True if this processor has the instructions and the kernel lets this process use the tile registers.
+/// True if this CPU has the instructions and the operating system lets this process use the tile registers.
 pub(super) fn available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| avx512::available() && has_bf16_tiles() && permitted())
@@ -146,7 +146,7 @@ pub(super) fn pack(
 ) {
     assert!(out.len() >= depth.div_ceil(STEP) * STEP_LEN && count <= LANES && available());
     lanes.check([first, count], [from, depth]);
-    // SAFETY: the processor, the output's length and every address that the counts reach were checked above.
+    // SAFETY: the CPU, the output's length and every address that the counts reach were checked above.
     unsafe { pack_steps(side, lanes, [first, count], [from, depth], out.as_mut_ptr()) };
 }
 
@@ -239,7 +239,7 @@ pub(super) fn multiply(
 }
 
 /// Four accumulators of 16 x 16; each operand part is loaded as rarely as the eight registers allow: fourteen loads for
-/// twenty-four products a step. Prefetches have no effect but speed, whatever the address.
+/// twenty-four products per step. A prefetch affects nothing but speed, whatever its address.
 unsafe fn kernel(
     steps: usize,
     [a, b, next]: [*const f32; 3],

@@ -22,12 +22,12 @@ const NR: usize = super::gemm::NR;
 /// Floats between two depths of a packed `A` panel: `MR` rounded up to a register.
 pub(super) const A_STEP: usize = 16;
 
-/// True if this processor runs the kernel.
+/// True if this CPU runs the kernel.
 pub(super) fn available() -> bool {
     is_x86_feature_detected!("avx512f")
 }
 
-/// Lanes of a matrix operand seen along the depth: element `(lane, k)` is at `lane * lane_step + k * depth_step`.
+/// A matrix operand as lanes along the depth: element `(lane, k)` is at `lane * lane_step + k * depth_step`.
 #[derive(Clone, Copy)]
 pub(super) struct Lanes<'a> {
     pub(super) data: &'a [f32],
@@ -49,7 +49,7 @@ impl Lanes<'_> {
 /// depth.
 ///
 /// # Safety
-/// The processor has AVX-512, and [`Lanes::check`] passed for the lanes and depths.
+/// The CPU has AVX-512, and [`Lanes::check`] passed for the lanes and depths.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn fetch(
     lanes: Lanes,

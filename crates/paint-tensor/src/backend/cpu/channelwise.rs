@@ -93,7 +93,7 @@ pub(super) fn gradient_sums(
     }
 }
 
-/// `out = a grad + b x + c`, with one `a`, `b` and `c` a channel.
+/// `out = a grad + b x + c`, with one `a`, `b` and `c` per channel.
 pub(super) fn combine(
     x: &[f32],
     grad: &[f32],

@@ -1,4 +1,4 @@
-//! A batch made of stored images, one sample a task. The order within a sample: geometry, brightness, contrast,
+//! A batch made of stored images, one task per sample. The order within a sample: geometry, brightness, contrast,
 //! saturation, tone, mixing, erasing; a value is kept in `[0, 1]` after each change of colour.
 
 use super::parallel::for_rows;
@@ -51,7 +51,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// A view with the image it looks at.
+/// A view, and the image it looks at.
 struct Looked<'a> {
     words: &'a [f32],
     /// The image's first byte.
@@ -59,7 +59,7 @@ struct Looked<'a> {
     size: [usize; 2],
     edge: Edge,
     view: &'a View,
-    /// Of the luma after brightness; read where the contrast changes.
+    /// The mean luma after brightness; used where the contrast changes.
     mean: f32,
 }
 

@@ -36,7 +36,7 @@ fn forward_taps(conv: &Conv) -> Taps {
     }
 }
 
-/// The taps of the input's gradient, seen as a convolution of the output's gradient.
+/// The taps of the input's gradient, as a convolution of the output's gradient.
 fn backward_taps(conv: &Conv) -> Taps {
     Taps {
         channels: conv.outputs / conv.groups,

@@ -1,4 +1,4 @@
-//! Augmented looks, one image of a look a task.
+//! Augmented looks, one task for each image of a look.
 //!
 //! The widened image is not stored: the map is evaluated where the cropped and blurred result needs it, at the pixels
 //! of the image and two around it.
@@ -8,10 +8,10 @@ mod color;
 use super::parallel::for_rows;
 use crate::op::distort::{BLUR_TAPS, Distortion, Noise};
 
-/// The blur reaches so many pixels to each side.
+/// How many pixels the blur reaches to each side.
 const REACH: usize = BLUR_TAPS / 2;
 
-/// `images` are planes of `[h, w]`, three an image; `out` holds every image of the first look, then of the second.
+/// `images` are planes of `[h, w]`, three per image; `out` holds all images of the first look, then of the second.
 pub(super) fn distort(
     images: &[f32],
     [h, w]: [usize; 2],
@@ -129,13 +129,13 @@ mod tests {
 
     #[test]
     fn the_mirror_does_not_repeat_the_edge() {
-        let seen: Vec<usize> = (-2..6).map(|i| mirror(i, 4)).collect();
-        assert_eq!(seen, [2, 1, 0, 1, 2, 3, 2, 1]);
+        let mirrored: Vec<usize> = (-2..6).map(|i| mirror(i, 4)).collect();
+        assert_eq!(mirrored, [2, 1, 0, 1, 2, 3, 2, 1]);
         assert_eq!([mirror(-2, 1), mirror(2, 1)], [0, 0]);
     }
 
     #[test]
-    fn the_noise_of_a_seed_is_standard_normal_and_no_other_seeds() {
+    fn the_noise_of_a_seed_is_standard_normal_and_independent_of_other_seeds() {
         let draw = |seed| (0..20_000).map(move |place| f64::from(normal(seed, place)));
         let mean = draw(7).sum::<f64>() / 2e4;
         let variance = draw(7).map(|x| x * x).sum::<f64>() / 2e4;

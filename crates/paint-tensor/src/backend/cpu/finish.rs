@@ -1,4 +1,4 @@
-//! What is fused into the store of a matrix product: bias, GELU and its derivative, factors, residual.
+//! What is fused into the store of a matrix product: bias, GELU and its derivative, factors, a residual.
 
 use super::gemm::NR;
 use super::math;

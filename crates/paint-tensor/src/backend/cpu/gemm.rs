@@ -1,9 +1,9 @@
 //! Matrix products: packing, blocking, threads, and what is fused into the store.
 //!
-//! The output is cut into blocks of rows, one task each. The depth is never split between tasks, and our AMX and AVX-512
-//! kernels sum every element in one order whatever its block, so the number of threads changes no bit. The `gemm` crate,
-//! used where the CPU has neither, picks its loops (and with them the order of a sum) by the size of a block: its blocks
-//! therefore depend on the product alone.
+//! The output is cut into blocks of rows, one task each. The depth is never split between tasks, and our AMX and
+//! AVX-512 kernels sum every element in one order whatever its block, so the number of threads changes no bit. The
+//! `gemm` crate, used where the CPU has neither, picks its loops (and with them the order of a sum) by the size of a
+//! block: its blocks therefore depend on the product alone.
 
 use rayon::prelude::*;
 
@@ -180,6 +180,7 @@ mod tests {
                         &mut [],
                     );
                     for (found, expected) in c.iter().zip(&expected) {
+                        // 2e-4: up to 513 products of numbers below one, each rounded to 2^-24 of a sum below 100.
                         assert!(
                             (found - expected).abs() < 2e-4,
                             "{kernel:?} {m}x{n}x{k} layout {layout}"

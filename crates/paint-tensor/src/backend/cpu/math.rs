@@ -1,7 +1,7 @@
 //! Elementary functions written so that the compiler turns loops over them into vector code.
 //!
 //! No branches, no table look-ups, no fused multiply-add (its rounding would differ between instruction sets, and its
-//! fallback is slow): the same bits on every x86 processor, whatever the vector width.
+//! fallback is slow): the same bits on every x86 CPU, whatever the vector width.
 
 /// Accumulators of a sum: enough for one AVX-512 register, and the fixed order of every reduction.
 pub(super) const LANES: usize = 16;

@@ -1,4 +1,4 @@
-//! The processor: SIMD kernels spread over the rayon pool.
+//! The CPU: SIMD kernels spread over the rayon pool.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -47,21 +47,21 @@ pub use slab::pool_bytes;
 
 pub(crate) const ENTRY: BackendEntry = BackendEntry {
     name: "cpu",
-    what: "this machine's processor",
+    what: "this machine's CPU",
     open: |name, precision| match precision {
         Precision::F32 => Ok(backend()),
         other => Err(Error::Device {
             name: name.to_owned(),
-            why: format!("the processor computes in f32, not in {other}"),
+            why: format!("the CPU computes in f32, not in {other}"),
         }),
     },
     devices: || {
-        let what = format!("this machine's processor, {} threads", rayon::current_num_threads());
+        let what = format!("this machine's CPU, {} threads", rayon::current_num_threads());
         vec![DeviceInfo { name: "cpu".to_owned(), what }]
     },
 };
 
-/// The one processor backend of the process.
+/// The CPU backend; the process has one.
 pub(crate) fn backend() -> Arc<dyn Backend> {
     static BACKEND: OnceLock<Arc<Cpu>> = OnceLock::new();
     Arc::clone(BACKEND.get_or_init(|| Arc::new(Cpu { kernel: Kernel::detect() })))

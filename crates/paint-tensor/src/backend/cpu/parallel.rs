@@ -1,9 +1,9 @@
-//! Spreading rows over threads, and compiling loops for the widest vectors of the processor.
+//! Spreading rows over threads, and compiling loops for the widest vectors of the CPU.
 
 use rayon::prelude::*;
 
-/// Elements of one task: small enough to balance, large enough to outweigh the hand-over. It does not depend on the
-/// number of threads, so that a reduction over tasks has one order.
+/// Elements of one task: few enough to balance the load, many enough to outweigh the cost of a task. The number does
+/// not depend on that of threads, so that a reduction over tasks has one order.
 pub(super) const GRAIN: usize = 1 << 14;
 
 /// Runs `f` compiled for the best instruction set found at run time. `f` should be `#[inline(always)]`.

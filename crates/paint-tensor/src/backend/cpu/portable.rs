@@ -1,4 +1,4 @@
-//! Matrix products on the `gemm` crate, for processors without AVX-512.
+//! Matrix products by the `gemm` crate, for CPUs without AVX-512.
 
 #![expect(unsafe_code, reason = "the crate takes raw pointers; lengths are checked here")]
 

@@ -1,4 +1,4 @@
-//! A product as the operations ask for it, in terms of the loops of `gemm.rs`.
+//! A product as operations describe it, in terms of the loops of `gemm.rs`.
 
 use super::finish::Finish;
 use super::gemm::{self, Kernel, Operand, Size};

@@ -1,4 +1,4 @@
-//! Readable twins of the fast kernels for the tests, products in `f64`: the formula and nothing else.
+//! Readable twins of the kernels for the tests, with products in `f64`: the formulas and nothing else.
 
 use super::attention::Problem;
 use super::gemm::{Operand, Size};

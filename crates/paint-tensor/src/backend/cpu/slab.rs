@@ -1,4 +1,4 @@
-//! Host memory that is given back to a pool, so that a long stream runs in constant memory.
+//! Host memory that returns to a pool, so that a long stream runs in constant memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// A block of `len` elements with arbitrary content: whoever takes it writes all of it.
+    /// A block of `len` elements with arbitrary content; the caller writes all of it.
     pub(super) fn take(len: usize) -> Self {
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = pool.take(len + ALIGN);
@@ -46,13 +46,13 @@ struct Pool {
     free: BTreeMap<usize, Vec<Vec<f32>>>,
     idle: usize,
     lent: usize,
-    /// The most that was ever lent at once.
+    /// The most that was ever lent out at once.
     peak: usize,
 }
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { free: BTreeMap::new(), idle: 0, lent: 0, peak: 0 });
 
-/// The bytes of host memory that tensors hold, lent out and idle together.
+/// The bytes of host memory in the pool: those that tensors hold and those that are idle.
 pub fn pool_bytes() -> usize {
     let pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     (pool.idle + pool.lent) * size_of::<f32>()
@@ -96,8 +96,8 @@ impl Pool {
         memory
     }
 
-    /// Frees idle blocks, smallest first, as long as a new block would lift the total above the peak of what was
-    /// lent: idle memory never makes a process larger than its busiest moment needed.
+    /// Frees idle blocks, smallest first, while a new block would lift the total above the peak of what was lent out:
+    /// idle memory never makes a process larger than its busiest moment did.
     fn make_room(&mut self, class: usize) {
         let target = self.peak.max(self.lent + class);
         while self.lent + self.idle + class > target {

@@ -6,7 +6,7 @@
 //! addresses without memory finds out how much is needed: nothing runs while a thread records.
 //!
 //! Whatever else a recording reads (the weights of a model) it keeps alive, so a replay never meets memory that was
-//! given to another tensor. Once the owner of such a tensor drops it, the recording is stale: a computation done now
+//! given to another tensor. Once the owner of such a tensor drops it, the recording is stale: computing again
 //! would read another tensor.
 //!
 //! A computation with a product that takes longer than its call ([`super::matmul::LARGE`]) is not recorded: there the
@@ -199,10 +199,10 @@ impl Cuda {
         let mut session = Session::begin(&self.gpu, arena).map_err(failed)?;
         let places = inputs.iter().map(|input| self.take(input.len(), on_gpu(input).kind));
         let places: Vec<Buffer> = places.collect::<Result<_>>()?;
-        let given = compute(places.iter().cloned().map(Storage::Cuda).collect());
-        let Some(given) = given else { return Ok(None) };
+        let computed = compute(places.iter().cloned().map(Storage::Cuda).collect());
+        let Some(computed) = computed else { return Ok(None) };
         let outputs: Vec<Buffer> =
-            given.iter().map(|output| self.aligned(on_gpu(output))).collect::<Result<_>>()?;
+            computed.iter().map(|output| self.aligned(on_gpu(output))).collect::<Result<_>>()?;
         Ok(Some((session.end().map_err(failed)?, [places, outputs])))
     }
 

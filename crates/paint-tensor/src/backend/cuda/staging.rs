@@ -91,7 +91,7 @@ impl Staging {
             ptr::copy_nonoverlapping(data.as_ptr(), buffer.host.cast::<f32>(), data.len());
             sys::cuMemcpyHtoDAsync_v2(address, buffer.host, bytes, stream).result()?;
             if let Err(error) = event::record(buffer.read, stream) {
-                // Nothing would tell when the buffer may go.
+                // Without the event nobody would know when the buffer is free again.
                 let _ = result::stream::synchronize(stream);
                 return Err(error);
             }

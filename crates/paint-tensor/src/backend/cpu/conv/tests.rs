@@ -89,7 +89,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
 }
 
 #[test]
-fn a_processor_with_few_registers_gets_the_same_product() {
+fn a_cpu_with_few_registers_gets_the_same_product() {
     let (offsets, width) = ([0, 5, 17], MAX_WIDTH);
     let (weights, planes) = (values(2 * 3 * ROWS, 0.1), values(17 + width, 0.2));
     let run = |scalar: bool| {
@@ -108,6 +108,6 @@ fn a_processor_with_few_registers_gets_the_same_product() {
         }
         rows
     };
-    let fast: Vec<f64> = run(false).into_iter().map(f64::from).collect();
-    assert_close(&run(true), &fast, "row");
+    let vectors: Vec<f64> = run(false).into_iter().map(f64::from).collect();
+    assert_close(&run(true), &vectors, "row");
 }

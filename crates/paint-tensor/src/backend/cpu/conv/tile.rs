@@ -45,7 +45,7 @@ impl WithSimd for Multiply<'_> {
             let planes = &planes[position..];
             let blocks = weights.chunks_exact(offsets.len() * ROWS);
             for (weights, rows) in blocks.zip(rows.chunks_exact_mut(ROWS * width)) {
-                // A processor with sixteen registers takes half of the rows at a time.
+                // A CPU with sixteen registers takes half of the rows at a time.
                 if S::REGISTER_COUNT >= 32 {
                     let sums = product::<S, ROWS>(simd, offsets, weights, planes);
                     store::<S, ROWS>(&sums, rows, width, position);
