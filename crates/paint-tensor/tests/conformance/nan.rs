@@ -26,13 +26,14 @@ fn parts(
     std::iter::once(Ok(result)).chain(inputs.iter().map(gradient)).collect()
 }
 
-/// The parts that a finite change changes and a NaN leaves without a NaN.
+/// The parts with an element that a finite change changes and a NaN does not turn into a NaN.
 fn lost(before: &[Vec<f32>], changed: &[Vec<f32>], spoilt: &[Vec<f32>]) -> Vec<usize> {
-    let bits = |part: &Vec<f32>| part.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    (0..before.len())
-        .filter(|&i| bits(&before[i]) != bits(&changed[i]))
-        .filter(|&i| !spoilt[i].iter().any(|x| x.is_nan()))
-        .collect()
+    let is_lost = |&part: &usize| {
+        let pairs = before[part].iter().zip(&changed[part]);
+        let mut elements = pairs.zip(&spoilt[part]);
+        elements.any(|((before, changed), spoilt)| before != changed && !spoilt.is_nan())
+    };
+    (0..before.len()).filter(is_lost).collect()
 }
 
 /// Where the NaN of an input element gets lost: on its way to the result, and to a gradient.
