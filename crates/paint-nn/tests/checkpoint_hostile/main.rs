@@ -4,6 +4,7 @@
 mod archive;
 mod containers;
 mod damage;
+mod memory;
 mod peak;
 mod pickles;
 
@@ -16,7 +17,7 @@ static ALLOCATOR: peak::Counting = peak::Counting;
 
 /// Decodes within the memory that a file of this length may take; whatever can be read is brought to timm's names too.
 fn decode(bytes: &[u8]) -> Result<Checkpoint, Error> {
-    peak::within(peak::allowed(bytes.len()), || {
+    memory::within(bytes.len(), || {
         let checkpoint = checkpoint::decode(bytes, Path::new("some/file.pth"))?;
         // Errors of the second stage do not concern the file; it only has to end well.
         if let Ok((_, weights)) = checkpoint::to_timm(checkpoint.clone()) {
