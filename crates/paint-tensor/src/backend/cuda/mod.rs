@@ -8,6 +8,7 @@ mod arena;
 mod attention;
 mod axes;
 mod buffer;
+mod channels;
 mod compile;
 mod convolve;
 mod distort;
@@ -35,7 +36,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
 use self::arena::{Arena, Block};
-use self::axes::{Axes, Broadcast};
+use self::axes::Broadcast;
 use self::driver::Gpu;
 use self::elements::binary_code;
 use self::matmul::Products;
@@ -46,7 +47,7 @@ use super::{
 };
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
-use crate::shape::{broadcast_strides, elem_count};
+use crate::shape::elem_count;
 
 pub(crate) use self::buffer::Buffer;
 pub(crate) use self::record::Recorded;
@@ -217,11 +218,7 @@ impl Backend for Cuda {
     }
 
     fn channel_moments(&self, x: &Storage, split: [usize; 3]) -> Result<(Storage, Storage)> {
-        let x = self.widened(x)?;
-        self.per_channel(&self.kernels.planes.channel_moments, split, |mean, variance, sizes| {
-            let [outer, channels, inner] = sizes;
-            (x.read(), mean, variance, outer, channels, inner)
-        })
+        self.moments_of_channels(&self.widened(x)?, split)
     }
 
     fn channel_affine(
@@ -231,11 +228,8 @@ impl Backend for Cuda {
         shift: &Storage,
         split: [usize; 3],
     ) -> Result<Storage> {
-        let [x, scale, shift] = [self.widened(x)?, self.widened(scale)?, self.widened(shift)?];
-        let [_, channels, inner] = split.map(|size| size as i32);
-        self.map(&self.kernels.planes.channel_affine, x.len(), |out, n| {
-            (x.read(), scale.read(), shift.read(), out, channels, inner, n)
-        })
+        let inputs = [self.widened(x)?, self.widened(scale)?, self.widened(shift)?];
+        self.affine_by_channel(inputs.each_ref(), split)
     }
 
     fn channel_gradient_sums(
@@ -245,11 +239,8 @@ impl Backend for Cuda {
         centre: &Storage,
         split: [usize; 3],
     ) -> Result<(Storage, Storage)> {
-        let [x, grad, centre] = [self.widened(x)?, self.widened(grad)?, self.widened(centre)?];
-        let kernel = &self.kernels.planes.channel_gradient_sums;
-        self.per_channel(kernel, split, |plain, centred, [outer, channels, inner]| {
-            (x.read(), grad.read(), centre.read(), plain, centred, outer, channels, inner)
-        })
+        let inputs = [self.widened(x)?, self.widened(grad)?, self.widened(centre)?];
+        self.gradient_sums_of_channels(inputs.each_ref(), split)
     }
 
     fn channel_combine(
@@ -259,13 +250,9 @@ impl Backend for Cuda {
         [a, b, c]: [&Storage; 3],
         split: [usize; 3],
     ) -> Result<Storage> {
-        let [x, grad, a, b, c] = [x, grad, a, b, c].map(|x| self.widened(x));
-        let (x, grad, a, b, c) = (x?, grad?, a?, b?, c?);
-        let [_, channels, inner] = split.map(|size| size as i32);
-        self.map(&self.kernels.planes.channel_combine, x.len(), |out, n| {
-            let [x, grad, a, b, c] = [&x, &grad, &a, &b, &c].map(Buffer::read);
-            (x, grad, a, b, c, out, channels, inner, n)
-        })
+        let coefficients = [self.widened(a)?, self.widened(b)?, self.widened(c)?];
+        let (x, grad) = (self.widened(x)?, self.widened(grad)?);
+        self.combine_by_channel([&x, &grad], coefficients.each_ref(), split)
     }
 
     fn max_pool(&self, window: &Window, x: &Storage) -> Result<(Storage, Storage)> {
@@ -290,27 +277,21 @@ impl Backend for Cuda {
     }
 
     fn softmax(&self, x: &Storage, d: usize) -> Result<Storage> {
-        let x = self.widened(x)?;
-        let kernel = &self.kernels.rowwise.softmax;
-        self.by_row(kernel, [x.len(), d], |out, rows, d| (x.read(), out, rows, d))
+        self.of_rows(&self.kernels.rowwise.softmax, &self.widened(x)?, d)
     }
 
     fn softmax_backward(&self, y: &Storage, grad: &Storage, d: usize) -> Result<Storage> {
-        let (y, grad) = (self.widened(y)?, self.widened(grad)?);
         let kernel = &self.kernels.rowwise.softmax_backward;
-        self.by_row(kernel, [y.len(), d], |dx, rows, d| (y.read(), grad.read(), dx, rows, d))
+        self.of_row_pairs(kernel, [&self.widened(y)?, &self.widened(grad)?], d)
     }
 
     fn log_softmax(&self, x: &Storage, d: usize) -> Result<Storage> {
-        let x = self.widened(x)?;
-        let kernel = &self.kernels.rowwise.log_softmax;
-        self.by_row(kernel, [x.len(), d], |out, rows, d| (x.read(), out, rows, d))
+        self.of_rows(&self.kernels.rowwise.log_softmax, &self.widened(x)?, d)
     }
 
     fn log_softmax_backward(&self, y: &Storage, grad: &Storage, d: usize) -> Result<Storage> {
-        let (y, grad) = (self.widened(y)?, self.widened(grad)?);
         let kernel = &self.kernels.rowwise.log_softmax_backward;
-        self.by_row(kernel, [y.len(), d], |dx, rows, d| (y.read(), grad.read(), dx, rows, d))
+        self.of_row_pairs(kernel, [&self.widened(y)?, &self.widened(grad)?], d)
     }
 
     fn l2_normalize(&self, x: &Storage, d: usize) -> Result<(Storage, Storage)> {
@@ -388,29 +369,15 @@ impl Backend for Cuda {
     }
 
     fn permute(&self, x: &Storage, shape: &[usize], order: &[usize]) -> Result<Storage> {
-        let x = self.widened(x)?;
-        let steps = broadcast_strides(shape, shape);
-        let (sizes, steps): (Vec<_>, Vec<_>) =
-            order.iter().map(|&axis| (shape[axis], steps[axis])).unzip();
-        let axes = Axes::new(&sizes, &steps)?;
-        self.map(&self.kernels.layout.permute, x.len(), |out, n| (axes, x.read(), out, n))
+        self.permuted(&self.widened(x)?, shape, order)
     }
 
     fn concat(&self, outer: usize, parts: &[(&Storage, usize)]) -> Result<Storage> {
         self.joined(outer, parts)
     }
 
-    fn slice(
-        &self,
-        x: &Storage,
-        [outer, mid, inner]: [usize; 3],
-        start: usize,
-        len: usize,
-    ) -> Result<Storage> {
-        let (x, width) = (on_gpu(x), len * inner);
-        let out = self.take(outer * width, x.kind)?;
-        self.copy_rows((x, start * inner, mid * inner), (&out, 0, width), [outer, width])?;
-        Ok(Storage::Cuda(out))
+    fn slice(&self, x: &Storage, split: [usize; 3], start: usize, len: usize) -> Result<Storage> {
+        self.sliced(on_gpu(x), split, [start, len])
     }
 
     fn gather(&self, x: &Storage, indices: &[usize], width: usize) -> Result<Storage> {

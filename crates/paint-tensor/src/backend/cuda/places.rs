@@ -1,9 +1,11 @@
-//! Launches of the kernels that move elements: rows side by side, and elements by their index.
+//! Launches of the kernels that move elements: along axes, side by side, and by their index.
 
+use super::axes::Axes;
 use super::buffer::{Buffer, Kind};
 use super::{Cuda, on_gpu};
 use crate::Result;
 use crate::backend::Storage;
+use crate::shape::broadcast_strides;
 
 impl Cuda {
     /// The rows of every part, each of its own width, side by side.
@@ -16,6 +18,28 @@ impl Cuda {
             self.copy_rows((on_gpu(part), 0, width), (&out, start, total), [outer, width])?;
             start += width;
         }
+        Ok(Storage::Cuda(out))
+    }
+
+    /// Axis `i` of the result is axis `order[i]` of `x`.
+    pub(super) fn permuted(&self, x: &Buffer, shape: &[usize], order: &[usize]) -> Result<Storage> {
+        let steps = broadcast_strides(shape, shape);
+        let (sizes, steps): (Vec<_>, Vec<_>) =
+            order.iter().map(|&axis| (shape[axis], steps[axis])).unzip();
+        let axes = Axes::new(&sizes, &steps)?;
+        self.map(&self.kernels.layout.permute, x.len(), |out, n| (axes, x.read(), out, n))
+    }
+
+    /// `len` of the middle of `[outer, mid, inner]`, from `start`.
+    pub(super) fn sliced(
+        &self,
+        x: &Buffer,
+        [outer, mid, inner]: [usize; 3],
+        [start, len]: [usize; 2],
+    ) -> Result<Storage> {
+        let width = len * inner;
+        let out = self.take(outer * width, x.kind)?;
+        self.copy_rows((x, start * inner, mid * inner), (&out, 0, width), [outer, width])?;
         Ok(Storage::Cuda(out))
     }
 

@@ -1,9 +1,9 @@
-//! Launches of the kernels over rows: layer norm, softmax, L2 normalisation, and sums over channels.
+//! Launches of the kernels over rows: layer norm, softmax and L2 normalisation.
 
 use super::Cuda;
 use super::buffer::{Buffer, Kind};
 use super::driver::Grid;
-use super::elements::{CHUNK, THREADS, column_grid};
+use super::elements::{CHUNK, column_grid};
 use super::kernel::{Kernel, variants};
 use super::param::{Params, Read, Write};
 use crate::Result;
@@ -95,6 +95,26 @@ impl Cuda {
         Ok(Storage::Cuda(out))
     }
 
+    /// The result of a kernel over rows of `d` elements of one buffer.
+    pub(super) fn of_rows(
+        &self,
+        kernel: &Kernel<(Read, Write, i32, i32)>,
+        x: &Buffer,
+        d: usize,
+    ) -> Result<Storage> {
+        self.by_row(kernel, [x.len(), d], |out, rows, d| (x.read(), out, rows, d))
+    }
+
+    /// The result of a kernel over rows of `d` elements of two buffers.
+    pub(super) fn of_row_pairs(
+        &self,
+        kernel: &Kernel<(Read, Read, Write, i32, i32)>,
+        [a, b]: [&Buffer; 2],
+        d: usize,
+    ) -> Result<Storage> {
+        self.by_row(kernel, [a.len(), d], |out, rows, d| (a.read(), b.read(), out, rows, d))
+    }
+
     pub(super) fn l2_normalize_forward(&self, x: &Buffer, d: usize) -> Result<(Storage, Storage)> {
         let rows = x.len() / d;
         let (out, factor) = (self.take_f32(x.len())?, self.take_f32(rows)?);
@@ -178,20 +198,6 @@ impl Cuda {
         self.gpu.launch(kernel, column_grid(d, chunks, 1), params)?;
         let sums = self.sums(&parts, [1, chunks, 2 * d])?;
         Ok((Storage::Cuda(sums.part(0, d)), Storage::Cuda(sums.part(d, d))))
-    }
-
-    /// Two numbers for each channel of `[outer, channels, inner]`, by a kernel with one block per channel.
-    pub(super) fn per_channel<P: Params>(
-        &self,
-        kernel: &Kernel<P>,
-        split: [usize; 3],
-        params: impl FnOnce(Write, Write, [i32; 3]) -> P,
-    ) -> Result<(Storage, Storage)> {
-        let [first, second] = [self.take_f32(split[1])?, self.take_f32(split[1])?];
-        let params = params(first.write(), second.write(), split.map(|size| size as i32));
-        let grid = Grid::new([split[1], 1, 1], [2 * THREADS as u32, 1]);
-        self.gpu.launch(kernel, grid, params)?;
-        Ok((Storage::Cuda(first), Storage::Cuda(second)))
     }
 }
 
