@@ -17,16 +17,18 @@ pub(super) fn elapsed(
     let event = || event::create(CUevent_flags::CU_EVENT_DEFAULT).map_err(execution);
     let (start, end) = (event()?, event()?);
     // SAFETY: both events were made above and the stream lives as long as the backend.
-    unsafe {
+    let time = (|| unsafe {
         event::record(start, stream).map_err(execution)?;
         work()?;
         event::record(end, stream).map_err(execution)?;
         event::synchronize(end).map_err(execution)?;
-        let time = event::elapsed(start, end).map_err(execution)?;
-        event::destroy(start).map_err(execution)?;
-        event::destroy(end).map_err(execution)?;
-        Ok(time)
+        event::elapsed(start, end).map_err(execution)
+    })();
+    for event in [start, end] {
+        // SAFETY: made above, not used again.
+        unsafe { event::destroy(event) }.map_err(execution)?;
     }
+    time
 }
 
 pub(super) fn describe<T>(
