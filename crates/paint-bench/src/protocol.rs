@@ -18,7 +18,6 @@ use paint_data::corruption::CORRUPTIONS;
 use paint_data::dataset::{Corrupt, Options};
 use paint_data::{dataset, scenario};
 use paint_methods::METHODS;
-use paint_nn::checkpoint::CropMode;
 use serde::{Deserialize, Serialize};
 
 pub use built_in::{PROTOCOLS, built_in};
@@ -26,7 +25,7 @@ pub use check::MOST_SEEDS;
 pub use fingerprint::Fingerprints;
 
 use crate::{Error, Result};
-use paint_run::config::{Draft, Method, Model, Prediction, Resize, Source, flatten};
+use paint_run::config::{Draft, Method, Model, Prediction, Source, flatten};
 use paint_run::fingerprint::digest;
 use paint_run::probe;
 
@@ -52,8 +51,8 @@ pub struct Protocol {
     pub orders: Vec<String>,
     /// The images.
     pub data: Data,
-    /// The weights.
-    pub model: Weights,
+    /// The weights by name; what is left open is taken from the weights themselves.
+    pub model: Model,
     /// The order of the images, batch size and resets.
     pub scenario: scenario::Config,
     /// What is looked at after each visit.
@@ -100,44 +99,6 @@ pub struct Data {
     pub fingerprint: Option<String>,
 }
 
-/// Which weights and preprocessing; what is left open is taken from the weights themselves.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Weights {
-    /// What people call them.
-    pub tag: String,
-    /// SHA-256 of the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<String>,
-    /// The row of `BACKBONES`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backbone: Option<String>,
-    /// The mean of each channel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mean: Option<[f32; 3]>,
-    /// The standard deviation of each channel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub std: Option<[f32; 3]>,
-    /// Height and width of the input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_size: Option<[usize; 2]>,
-    /// The part of the resized image that the crop keeps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub crop_pct: Option<f32>,
-    /// The filter of the resize.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interpolation: Option<String>,
-    /// How an image of another shape is brought to the input: `center` or `squash`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub crop_mode: Option<CropMode>,
-    /// Heads of a transformer, where they are not one for 64 channels.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub num_heads: Option<usize>,
-    /// Whether images of the model's size are resized and cropped too.
-    #[serde(default)]
-    pub resize: Resize,
-}
-
 /// One key in which two protocols differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
@@ -174,7 +135,7 @@ impl Protocol {
                 "protocol: expected a file or one of {known}, got {name:?}"
             )));
         }
-        let read = std::fs::read_to_string(path);
+        let read = paint_files::read_text(path);
         let text =
             read.map_err(|source| Error::Io { action: "read", source, path: path.to_owned() })?;
         Self::parse(&text, name)
@@ -182,7 +143,15 @@ impl Protocol {
 
     /// The document in `text`; `origin` names it in messages.
     pub fn parse(text: &str, origin: &str) -> Result<Self> {
-        toml::from_str(text).map_err(|error| Error::config(format!("protocol {origin}: {error}")))
+        let refuse = |why: String| Error::config(format!("protocol {origin}: {why}"));
+        let protocol: Self = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        if protocol.model.tag.is_empty() {
+            return Err(refuse("missing key model.tag: what the weights are called".into()));
+        }
+        if !protocol.model.weights.as_os_str().is_empty() {
+            return Err(refuse("model.weights belongs to a run: give --weights".into()));
+        }
+        Ok(protocol)
     }
 
     /// The document.
@@ -263,7 +232,6 @@ impl Protocol {
 
     /// The run that this protocol asks for, of no method yet.
     pub fn config(&self, place: &Place) -> paint_run::Config {
-        let Weights { sha256, backbone, mean, std, input_size, crop_pct, .. } = self.model.clone();
         paint_run::Config {
             seed: 0,
             device: place.device.clone(),
@@ -274,16 +242,8 @@ impl Protocol {
             prediction: self.prediction,
             model: Model {
                 weights: place.weights.clone(),
-                sha256,
-                backbone,
-                mean,
-                std,
-                input_size,
-                crop_pct,
-                interpolation: self.model.interpolation.clone(),
-                crop_mode: self.model.crop_mode,
-                num_heads: self.model.num_heads,
-                resize: self.model.resize,
+                tag: String::new(),
+                ..self.model.clone()
             },
             data: dataset::Config {
                 name: self.data.name.clone(),

@@ -1,8 +1,12 @@
 //! The `paint` command line.
 //!
-//! Data goes to stdout, talk to stderr. Exit status: 0 done, 1 failed, 2 asked for wrongly.
+//! Data goes to stdout, messages to stderr; `exit.rs` has the rule for exit codes.
+
+#[macro_use]
+mod message;
 
 mod cmd;
+mod exit;
 mod output;
 mod place;
 mod process;
@@ -12,10 +16,15 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use exit::Usage;
+
 /// Keeps an image classifier accurate, without labels, while its input drifts.
 #[derive(Debug, Parser)]
-#[command(name = "paint", version)]
+#[command(name = "paint", version, after_long_help = exit::HELP)]
 struct Cli {
+    /// Print no progress and no notes, only warnings and errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -54,26 +63,15 @@ impl Command {
     }
 }
 
-/// A command line that parses but asks for something that does not exist; ends with status 2, as clap's own errors do.
-#[derive(Debug)]
-struct Usage(String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
 fn main() -> ExitCode {
-    let Err(error) = Cli::parse().command.run() else { return ExitCode::SUCCESS };
+    let Cli { quiet, command } = Cli::parse();
+    if quiet {
+        message::be_quiet();
+    }
+    let Err(error) = command.run() else { return ExitCode::SUCCESS };
     if output::is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("paint: {}", output::told(&error));
-    let usage = error.is::<Usage>()
-        || error.downcast_ref::<paint_run::Error>().is_some_and(paint_run::Error::is_usage)
-        || error.downcast_ref::<paint_train::Error>().is_some_and(paint_train::Error::is_usage);
-    ExitCode::from(if usage { 2 } else { 1 })
+    message::say(message::Kind::Error, format_args!("{}", output::told(&error)));
+    ExitCode::from(exit::status(&error))
 }

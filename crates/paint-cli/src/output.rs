@@ -4,6 +4,8 @@ use std::io::{self, Write as _};
 
 use serde::Serialize;
 
+use crate::message;
+
 /// The choice of format; flatten it into a command's arguments.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Output {
@@ -24,7 +26,7 @@ impl Output {
             serde_json::to_writer_pretty(&mut stdout, data).map_err(io::Error::from)?;
             writeln!(stdout)?;
         } else {
-            write!(stdout, "{}", text(data))?;
+            write!(stdout, "{}", message::safe(&text(data)))?;
         }
         stdout.flush()?;
         Ok(())

@@ -40,17 +40,18 @@ pub(crate) fn threads() -> usize {
     rayon::current_num_threads()
 }
 
-/// Processor seconds of all threads so far; 0 where the system does not tell.
-pub(crate) fn cpu_seconds() -> f64 {
+/// CPU time of all threads so far, in seconds; none where the system does not say.
+pub(crate) fn cpu_seconds() -> Option<f64> {
+    parse_cpu_seconds(&std::fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+fn parse_cpu_seconds(stat: &str) -> Option<f64> {
     /// `USER_HZ`, the unit of `/proc`, is 100 on every Linux that Rust supports.
     const TICKS: f64 = 100.0;
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is the program's name in parentheses; user and system time are the 14th and 15th.
-    let fields: Vec<&str> =
-        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks =
-        |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(11) + ticks(12)) / TICKS
+    let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / TICKS)
 }
 
 #[cfg(test)]
@@ -67,14 +68,23 @@ mod tests {
     }
 
     #[test]
+    fn a_system_that_does_not_say_gives_no_cpu_time() {
+        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0";
+        assert_eq!(parse_cpu_seconds(stat), Some(3.0));
+        for unsaid in ["", "7 (paint) S 1 2", "7 (paint) S 1 2 3 4 5 6 7 8 9 10 x 50"] {
+            assert_eq!(parse_cpu_seconds(unsaid), None, "{unsaid}");
+        }
+    }
+
+    #[test]
     #[cfg(target_os = "linux")]
-    fn processor_time_grows_with_work() {
-        let before = cpu_seconds();
+    fn cpu_time_grows_with_work() {
+        let before = cpu_seconds().unwrap();
         let block = vec![1_u8; 1 << 20];
         let mut sum = 0_u64;
-        while sum == 0 || cpu_seconds() < before + 0.03 {
+        while sum == 0 || cpu_seconds().unwrap() < before + 0.03 {
             sum += block.iter().map(|&x| u64::from(x)).sum::<u64>();
         }
-        assert!(cpu_seconds() > before);
+        assert!(cpu_seconds().unwrap() > before);
     }
 }

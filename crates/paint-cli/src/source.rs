@@ -50,6 +50,6 @@ impl SourceArgs {
 /// Tells of what a method does before the first batch: some take minutes over it.
 pub(crate) fn announce_source(experiment: &Experiment) {
     if let Some(images) = experiment.source_images() {
-        eprintln!("{} prepares on {images} source images", experiment.config.method.name);
+        note!("{} prepares on {images} source images", experiment.config.method.name);
     }
 }

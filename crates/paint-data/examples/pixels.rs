@@ -3,7 +3,7 @@
 
 use std::{
     error::Error,
-    io::{BufWriter, Write as _, stdin, stdout},
+    io::{BufWriter, Write as _, stderr, stdin, stdout},
     path::Path,
 };
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 out.write_all(image.pixels())?;
             }
             Err(error) => {
-                eprintln!("{error}");
+                writeln!(stderr(), "{error}")?;
                 out.write_all(&[0; 8])?;
             }
         }

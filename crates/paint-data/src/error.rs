@@ -54,6 +54,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// True if the request is wrong, as opposed to the data.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Argument { .. })
+    }
+
     pub(crate) fn io(source: std::io::Error, path: impl Into<PathBuf>) -> Self {
         Self::Io { source, path: path.into() }
     }

@@ -92,6 +92,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// True if the request is wrong, as opposed to the work having failed.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::UnknownMethod { .. } | Self::Config { .. } | Self::NoSource { .. } => true,
+            Self::Tensor(error) => error.is_usage(),
+            Self::Nn(error) => error.is_usage(),
+            _ => false,
+        }
+    }
+
     /// True if a device had no memory left.
     pub fn is_out_of_memory(&self) -> bool {
         use paint_tensor::Error::OutOfMemory;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::checkpoint::foreign;
+
 /// The error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -53,6 +55,17 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// True if the request is wrong, as opposed to the work having failed.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Argument { .. } => true,
+            Self::Tensor(error) => error.is_usage(),
+            _ => false,
+        }
+    }
+}
+
 /// The result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -75,25 +88,56 @@ impl Misfit {
 }
 
 /// Names of one kind that a message has room for.
-const TOLD: usize = 5;
+const SHOWN: usize = 5;
 
-fn more(count: usize) -> String {
-    if count > TOLD { format!(" and {} more", count - TOLD) } else { String::new() }
+/// The first names, and how many more there are.
+fn listed(names: &[&str]) -> String {
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    let more = names.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
 }
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |f: &mut fmt::Formatter<'_>, what: &str, names: &[String]| {
-            if names.is_empty() {
-                return Ok(());
+        for (verb, rest, parts) in [
+            ("lack", "missing", foreign::missing(&self.missing)),
+            ("have", "unexpected", foreign::extra(&self.extra)),
+        ] {
+            for (words, names) in &parts.known {
+                write!(f, " they {verb} {words} ({});", listed(names))?;
             }
-            write!(f, " {what} {:?}{};", &names[..names.len().min(TOLD)], more(names.len()))
-        };
-        named(f, "missing", &self.missing)?;
-        named(f, "extra", &self.extra)?;
-        for (name, expected, found) in self.misshaped.iter().take(TOLD) {
+            if !parts.other.is_empty() {
+                write!(f, " {rest}: {};", listed(&parts.other))?;
+            }
+        }
+        for (name, expected, found) in self.misshaped.iter().take(SHOWN) {
             write!(f, " {name:?} expected shape {expected:?}, found {found:?};")?;
         }
-        write!(f, "{}", more(self.misshaped.len()))
+        match self.misshaped.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " {more} more of another shape;"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misfit_is_told_in_words_where_there_are_some() {
+        let names = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect();
+        let misfit = Misfit {
+            missing: names(&["head.weight", "head.bias", "norm.bias"]),
+            extra: (0..12).map(|i| format!("blocks.{i}.ls1.gamma")).collect(),
+            misshaped: vec![("pos_embed".into(), vec![1, 5, 8], vec![1, 4, 8])],
+        };
+        let text = misfit.to_string();
+        assert!(text.starts_with(" they lack a classifier"), "{text}");
+        assert!(text.contains("missing: \"norm.bias\";"), "{text}");
+        assert!(text.contains("they have layer scale, as DeiT III"), "{text}");
+        assert!(text.contains("\"blocks.4.ls1.gamma\" and 7 more"), "{text}");
+        assert!(text.ends_with("expected shape [1, 5, 8], found [1, 4, 8];"), "{text}");
     }
 }

@@ -212,6 +212,7 @@ fn the_short_last_block_gives_what_the_whole_one_gives() {
 }
 
 /// Ten steps over all parameters and the prompt with one optimizer, against the fixture's `<kind>10.*`.
+#[expect(clippy::print_stderr, reason = "what was measured stands beside the tolerance")]
 fn ten_steps(kind: &str, mut step: impl FnMut(&mut Golden)) {
     let mut golden = Golden::read("prompt_mean", PromptPosition::Cls, Pooling::ClsAndPrompts);
     golden.track();

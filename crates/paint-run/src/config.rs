@@ -6,7 +6,7 @@
 mod draft;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use paint_data::{dataset, scenario};
 use paint_nn::checkpoint::CropMode;
@@ -77,41 +77,45 @@ pub struct Source {
     pub seed: Option<u64>,
 }
 
-/// Weights, and what the files beside them leave open.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Weights, and what the files beside them leave open: the same table in the configuration of a run, which says where the
+/// file is, and in a protocol, which says what the weights are called.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Model {
-    /// The file.
+    /// Only in a run: the file.
+    #[serde(skip_serializing_if = "is_empty")]
     pub weights: PathBuf,
+    /// Only in a protocol: what people call the weights.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tag: String,
     /// SHA-256 of the file. Default: not checked; the resolved copy has it, so that a result names its weights.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// The row of `BACKBONES`. Default: as `config.json` beside the weights says, or as their shapes show.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub backbone: Option<String>,
     /// The mean of each channel. Default: from the files beside the weights, as for the keys below.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<[f32; 3]>,
     /// The standard deviation of each channel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub std: Option<[f32; 3]>,
     /// Height and width of the input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input_size: Option<[usize; 2]>,
     /// The part of the resized image that the crop keeps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub crop_pct: Option<f32>,
     /// The filter of the resize: `bilinear` or `bicubic`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interpolation: Option<String>,
     /// How an image of another shape is brought to the input: `center` or `squash`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub crop_mode: Option<CropMode>,
     /// Heads of a transformer, where they are not one for 64 channels.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub num_heads: Option<usize>,
     /// Whether images that have the model's size already are resized and cropped too. Default: `if_needed`.
-    #[serde(default)]
     pub resize: Resize,
 }
 
@@ -125,20 +129,12 @@ impl Method {
 impl Model {
     /// These weights, with nothing said about them.
     pub fn new(weights: impl Into<PathBuf>) -> Self {
-        Self {
-            weights: weights.into(),
-            sha256: None,
-            backbone: None,
-            mean: None,
-            std: None,
-            input_size: None,
-            crop_pct: None,
-            interpolation: None,
-            crop_mode: None,
-            num_heads: None,
-            resize: Resize::default(),
-        }
+        Self { weights: weights.into(), ..Self::default() }
     }
+}
+
+fn is_empty(path: &Path) -> bool {
+    path.as_os_str().is_empty()
 }
 
 /// Which images are resized and cropped.

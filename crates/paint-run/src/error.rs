@@ -28,6 +28,45 @@ pub enum Error {
         /// What is wrong with them.
         source: Box<paint_nn::Error>,
     },
+    /// Weights that would make every prediction NaN.
+    #[error(
+        "weights: expected finite numbers, found NaN or infinity in {bad} of the {of} numbers of {array:?}: {}",
+        path.display()
+    )]
+    NotFiniteWeights {
+        /// The first array that has some.
+        array: String,
+        /// How many.
+        bad: usize,
+        /// Of how many.
+        of: usize,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Weights of a network that is known and not built here.
+    #[error(
+        "the weights of {network}, which is not built here; `paint list backbones` names the networks that are: {}",
+        path.display()
+    )]
+    ForeignNetwork {
+        /// What it is.
+        network: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Weights of no network in the table.
+    #[error(
+        "no network of `paint list backbones` has these arrays; the nearest is {nearest}, but:{misfit}: {}",
+        path.display()
+    )]
+    UnknownNetwork {
+        /// The row with the fewest differences.
+        nearest: &'static str,
+        /// The differences.
+        misfit: Box<paint_nn::Misfit>,
+        /// The file.
+        path: PathBuf,
+    },
     /// A file of arrays could not be read or written.
     #[error(transparent)]
     Arrays(#[from] paint_nn::checkpoint::Error),
@@ -152,21 +191,17 @@ fn hint(fits: usize) -> String {
 }
 
 impl Error {
-    /// True if the user asked for something that does not exist, as opposed to something that failed.
+    /// True if the request is wrong, as opposed to the work having failed.
     pub fn is_usage(&self) -> bool {
-        use paint_data::Error as Data;
-        use paint_methods::Error as Method;
-        matches!(
-            self,
-            Self::Config { .. }
-                | Self::NoSource { .. }
-                | Self::Data(Data::Argument { .. })
-                | Self::Model(paint_nn::Error::Argument { .. })
-                | Self::Tensor(
-                    paint_tensor::Error::Device { .. } | paint_tensor::Error::Precision { .. }
-                )
-                | Self::Method(Method::UnknownMethod { .. } | Method::Config { .. })
-        )
+        match self {
+            Self::Config { .. } | Self::NoSource { .. } => true,
+            Self::Data(error) => error.is_usage(),
+            Self::Tensor(error) => error.is_usage(),
+            Self::Model(error) => error.is_usage(),
+            Self::Arrays(error) => error.is_usage(),
+            Self::Method(error) => error.is_usage(),
+            _ => false,
+        }
     }
 
     /// A configuration that cannot be used, and why.

@@ -1,7 +1,7 @@
 //! `events.jsonl`: every event, one JSON object a line.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -23,32 +23,41 @@ struct Line {
     index: usize,
 }
 
+/// The longest line that can be an event.
+const LONGEST_LINE: u64 = 1 << 20;
+
 impl EventLog {
     /// The log of a run that stands at batch `position`. What an interrupted run wrote beyond its last checkpoint is cut
     /// off, because those batches will be run again.
     pub fn open(path: &Path, position: usize) -> Result<Self> {
-        let fail = |source| Error::Io { action: "write", source, path: path.to_owned() };
-        let earlier = match fs::read(path) {
-            Ok(bytes) if position > 0 => bytes,
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
-            Ok(_) | Err(_) => Vec::new(),
-        };
-        let mut kept = 0;
-        for line in earlier.split_inclusive(|byte| *byte == b'\n') {
-            let happened = serde_json::from_slice::<Line>(line).is_ok_and(|line| {
-                line.event != "run_done" && (line.event != "batch_done" || line.index < position)
-            });
-            if !happened || line.last() != Some(&b'\n') {
-                break;
-            }
-            kept += line.len();
-        }
         let open = || {
+            let kept = if position > 0 { happened(path, position)? } else { 0 };
             let file = OpenOptions::new().create(true).append(true).open(path)?;
-            file.set_len(kept as u64)?;
+            file.set_len(kept)?;
             Ok(file)
         };
+        let fail = |source| Error::Io { action: "write", source, path: path.to_owned() };
         Ok(Self { file: open().map_err(fail)?, path: path.to_owned() })
+    }
+}
+
+/// The bytes of a log up to batch `position`, read line by line: a log has as many lines as its run has batches.
+fn happened(path: &Path, position: usize) -> io::Result<u64> {
+    let mut log = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        log => BufReader::new(log?),
+    };
+    let (mut kept, mut line) = (0, Vec::new());
+    loop {
+        line.clear();
+        let length = log.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+        let is_before = serde_json::from_slice::<Line>(&line).is_ok_and(|line| {
+            line.event != "run_done" && (line.event != "batch_done" || line.index < position)
+        });
+        if !is_before || line.last() != Some(&b'\n') {
+            return Ok(kept);
+        }
+        kept += length as u64;
     }
 }
 
@@ -66,6 +75,8 @@ impl Observer for EventLog {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -13,7 +13,7 @@
 //! let experiment = Experiment::open(draft.resolve()?)?;
 //! let summary = experiment.run(Earlier::Resume, |event: &Event| {
 //!     if let Event::BatchDone(batch) = event {
-//!         eprintln!("{} {:?}", batch.domain, batch.running_accuracy);
+//!         println!("{} {:?}", batch.domain, batch.running_accuracy);
 //!     }
 //! })?;
 //! println!("{:?}", summary.mean_accuracy);

@@ -104,5 +104,12 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// True if the request names a device or a precision that is not there.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Device { .. } | Self::Precision { .. })
+    }
+}
+
 /// The result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -96,9 +96,16 @@ impl Error {
         Self::Recipe { why: why.into() }
     }
 
-    /// Whether the user asked for something that does not exist, rather than something that failed.
+    /// True if the request is wrong, as opposed to the work having failed.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Recipe { .. } | Self::Earlier { .. })
+        match self {
+            Self::Recipe { .. } | Self::Earlier { .. } => true,
+            Self::Data(error) => error.is_usage(),
+            Self::Tensor(error) => error.is_usage(),
+            Self::Model(error) => error.is_usage(),
+            Self::Arrays(error) => error.is_usage(),
+            _ => false,
+        }
     }
 }
 

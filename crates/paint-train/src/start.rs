@@ -7,8 +7,7 @@ use std::path::PathBuf;
 
 use paint_nn::backbone::{Backbone, BackboneEntry, BuildOptions, Positions, Weights};
 use paint_nn::checkpoint::{
-    self, Architecture, Array, Checkpoint, CropMode, Dtype, Interpolation, Preprocess,
-    PreprocessFlags,
+    self, Architecture, Array, Checkpoint, Dtype, Interpolation, Preprocess, PreprocessFlags,
 };
 use paint_nn::params::Role;
 use paint_rng::Seed;
@@ -38,8 +37,8 @@ impl Start {
     ) -> Result<(Box<dyn Backbone>, Option<String>)> {
         let Some(path) = &self.weights else { return Ok((self.drawn(entry, device)?, None)) };
         let flags = PreprocessFlags { input_size: self.image_size, ..PreprocessFlags::default() };
-        let preprocess = checkpoint::read_preprocess(path, &flags)?;
         let (_, arrays) = checkpoint::to_timm(checkpoint::read(path)?)?;
+        let preprocess = checkpoint::read_preprocess(path, &flags)?;
         let beside = checkpoint::read_model_config(path)?;
         let num_heads = Architecture::detect(&arrays, &beside)?.stated_heads();
         let arrays = self.with_head(arrays, entry)?;
@@ -54,14 +53,10 @@ impl Start {
     }
 
     fn drawn(&self, entry: &BackboneEntry, device: &Device) -> Result<Box<dyn Backbone>> {
-        let preprocess = self.image_size.map(|input_size| Preprocess {
-            mean: [0.5; 3],
-            std: [0.5; 3],
-            input_size,
-            crop_pct: 1.0,
-            crop_mode: CropMode::Center,
-            interpolation: Interpolation::Bilinear,
-        });
+        // As a batch is made: images of another size are stretched linearly.
+        let interpolation = Interpolation::Bilinear;
+        let stretched = |size| Preprocess { interpolation, ..Preprocess::usual(size) };
+        let preprocess = self.image_size.map(stretched);
         let positions =
             if preprocess.is_some() { Positions::Interpolate } else { Positions::Exact };
         let num_classes = Some(self.num_classes);

@@ -106,7 +106,7 @@ impl CellResult {
 
     /// The result of this cell, if it is finished: a row may be called otherwise than when the cell was run.
     pub(super) fn read(folder: &Path, cell: &Cell, protocol: &str) -> Option<Self> {
-        let text = std::fs::read_to_string(folder.join(Self::FILE)).ok()?;
+        let text = paint_files::read_text(&folder.join(Self::FILE)).ok()?;
         let found: Self = serde_json::from_str(&text).ok()?;
         let (label, protocol) = (cell.label.clone(), protocol.to_owned());
         (found.cell == cell.id).then_some(Self { protocol, label, ..found })

@@ -188,7 +188,7 @@ impl Results {
     /// The results in a folder.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join("summary.json");
-        let text = std::fs::read_to_string(&path).map_err(|source| Error::Io {
+        let text = paint_files::read_text(&path).map_err(|source| Error::Io {
             action: "read",
             source,
             path: path.clone(),

@@ -42,7 +42,7 @@ impl CellTiming {
     /// The lines of `timing.jsonl` in a folder of results; none if it has no such file.
     pub fn lines(folder: &Path) -> Result<Vec<Self>> {
         let path = folder.join("timing.jsonl");
-        let text = match std::fs::read_to_string(&path) {
+        let text = match paint_files::read_text(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             read => {
                 read.map_err(|source| Error::Io { action: "read", source, path: path.clone() })?
@@ -80,7 +80,7 @@ impl CellTiming {
         if folder.join(SIDE_BY_SIDE).exists() {
             return None;
         }
-        let text = std::fs::read_to_string(folder.join("summary.json")).ok()?;
+        let text = paint_files::read_text(&folder.join("summary.json")).ok()?;
         let Summary { timing } = serde_json::from_str(&text).ok()?;
         Some(Self {
             cell: cell.into(),

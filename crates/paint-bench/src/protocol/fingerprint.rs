@@ -1,5 +1,7 @@
 //! What fills in a protocol when data and weights are there.
 
+use std::path::{Path, PathBuf};
+
 use paint_data::dataset::entry;
 use paint_data::scenario::Selection;
 use paint_data::{Dataset, Stream};
@@ -48,28 +50,10 @@ impl Protocol {
         resolved.source.iter_mut().for_each(|source| source.path.clear());
         let probed = resolved.probe.iter_mut().filter_map(|probe| probe.data.as_mut());
         probed.for_each(|data| data.path.clear());
-        let weights = &mut resolved.model;
-        let sha256 = experiment.config.model.sha256.clone();
-        if weights.sha256 != sha256 {
-            weights.tag = file_tag(&place.weights);
-        }
-        weights.sha256 = sha256;
-        let Model {
-            backbone,
-            mean,
-            std,
-            input_size,
-            crop_pct,
-            interpolation,
-            crop_mode,
-            num_heads,
-            ..
-        } = experiment.config.model.clone();
-        // None where the weights show a transformer that has no name.
-        weights.backbone = backbone;
-        (weights.mean, weights.std, weights.input_size) = (mean, std, input_size);
-        (weights.crop_pct, weights.interpolation) = (crop_pct, interpolation);
-        (weights.crop_mode, weights.num_heads) = (crop_mode, num_heads);
+        let opened = experiment.config.model.clone();
+        let is_named = opened.sha256 == self.model.sha256;
+        let tag = if is_named { self.model.tag.clone() } else { file_tag(&place.weights) };
+        resolved.model = Model { weights: PathBuf::new(), tag, ..opened };
         let benchmark = entry(&self.data.name)?.benchmark;
         for method in METHODS {
             let given = self.settings.get(method.name).cloned().unwrap_or_default();
@@ -120,9 +104,8 @@ impl Protocol {
 }
 
 /// The folder and name of a file of weights: `model.safetensors` alone would say little.
-fn file_tag(path: &std::path::Path) -> String {
-    let part =
-        |path: Option<&std::path::Path>| Some(path?.file_name()?.to_string_lossy().into_owned());
+fn file_tag(path: &Path) -> String {
+    let part = |path: Option<&Path>| Some(path?.file_name()?.to_string_lossy().into_owned());
     [part(path.parent()), part(Some(path))].into_iter().flatten().collect::<Vec<_>>().join("/")
 }
 

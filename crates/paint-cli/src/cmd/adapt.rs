@@ -136,10 +136,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     saved?;
     if !prompts.is_empty() {
         let new = prompts.iter().filter(|new| **new).count();
-        eprintln!("prompts: {new} allocated, {} batches met one again", prompts.len() - new);
+        note!("prompts: {new} allocated, {} batches met one again", prompts.len() - new);
     }
     if let Some(path) = &args.state {
-        eprintln!("state: {}", path.display());
+        note!("state: {}", path.display());
     }
     Ok(())
 }

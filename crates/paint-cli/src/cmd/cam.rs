@@ -8,8 +8,9 @@ use paint_bench::cam::{look, side_by_side};
 use paint_bench::protocol::{Place, Protocol};
 use paint_bench::report::class_name;
 use paint_bench::report::html::{CamMap, CamShot, cam_page};
+use paint_data::dataset::{Corrupt, Labels};
 use paint_data::image::Preprocess;
-use paint_data::{Loader, ReadAhead};
+use paint_data::{BatchPlan, Loader, ReadAhead, Stream};
 use paint_run::Experiment;
 use paint_run::experiment::write_text;
 use paint_run::model::embedded;
@@ -35,12 +36,12 @@ pub(crate) struct Args {
     /// Images to draw
     #[arg(long, default_value_t = 8)]
     count: usize,
-    /// Images to adapt to first
+    /// Images to adapt to first; 0 draws the source model's view
     #[arg(long, default_value_t = 200)]
     adapt: usize,
-    /// The corruption of the embedded images
-    #[arg(long, default_value = "fog")]
-    corruption: String,
+    /// Corrupt the images first; see `paint list corruptions` [default: fog for the embedded images, none for --images]
+    #[arg(long)]
+    corruption: Option<String>,
     /// The class to explain, by number; the predicted one unless given
     #[arg(long)]
     class: Option<usize>,
@@ -68,19 +69,22 @@ struct Drawn {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(0)?;
-    let protocol = protocol(args)?;
+    let mut protocol = protocol(args)?;
+    for name in &args.methods {
+        paint_methods::by_name(name)?;
+    }
+    // A file in the way is found before minutes of adaptation.
+    paint_files::create_folder(&args.out)
+        .with_context(|| format!("cannot create {}", args.out.display()))?;
     let mut shots: Vec<CamShot> = Vec::new();
     for name in &args.methods {
-        let mut config = protocol.config(&place(args));
-        config.method.name.clone_from(name);
-        config.method.settings = protocol.settings.get(name).cloned().unwrap_or_default();
-        let experiment = Experiment::open(config)?;
+        let experiment = open(args, &mut protocol, name)?;
         add(args, &experiment, &mut shots).with_context(|| format!("method {name}"))?;
     }
     let drawn = draw(&shots, &args.out)?;
     let page = args.out.join("cam.html");
     write_text(&page, &cam_page(&protocol.what, &shots)?)?;
-    eprintln!("written: {}", page.display());
+    note!("written: {}", page.display());
     args.output.print(&drawn, |drawn| {
         let line = |d: &Drawn| {
             let truth = d.truth.as_deref().unwrap_or("unknown");
@@ -95,31 +99,68 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 fn protocol(args: &Args) -> anyhow::Result<Protocol> {
     let mut protocol = Protocol::find("embedded")?;
     protocol.scenario.limit = Some(args.adapt.max(args.count));
-    protocol.what = format!("{} at severity 5, embedded images", args.corruption);
     if args.weights != Path::new(embedded::NAME) {
         protocol.model.sha256 = None;
         protocol.settings.clear();
     }
-    if let Some(images) = &args.images {
-        if !images.exists() {
-            return Err(Usage(format!("no such folder or file: {}", images.display())).into());
+    let images = match &args.images {
+        Some(images) => {
+            check_images(images, &args.out)?;
+            protocol.data.name = if images.is_dir() { "folder" } else { "npy" }.into();
+            protocol.data.corrupt = args.corruption.as_ref().map(|_| Corrupt::default());
+            format!("{} images of {}", args.count, images.display())
         }
-        if resolved(&args.out)? == resolved(images)? {
-            let out = args.out.display();
-            return Err(Usage(format!("--out {out} is where the images are: name another")).into());
-        }
-        protocol.data.name = if images.is_dir() { "folder" } else { "npy" }.into();
-        protocol.data.corrupt = None;
-        protocol.scenario.severity = None;
-        protocol.what = format!("{} images of {}", args.count, images.display());
-    } else {
-        protocol.scenario.domains = Some(vec![args.corruption.clone()]);
+        None => "embedded images".to_owned(),
+    };
+    let fog = args.images.is_none().then(|| "fog".to_owned());
+    let corruption = args.corruption.clone().or(fog);
+    match &corruption {
+        Some(corruption) => protocol.scenario.domains = Some(vec![corruption.clone()]),
+        None => protocol.scenario.severity = None,
     }
     for assignment in &args.assignments {
         protocol.set(assignment)?;
     }
+    protocol.what = match (corruption, protocol.scenario.severity) {
+        (Some(corruption), Some(severity)) => {
+            format!("{corruption} at severity {severity}, {images}")
+        }
+        _ => images,
+    };
     protocol.check()?;
     Ok(protocol)
+}
+
+fn check_images(images: &Path, out: &Path) -> anyhow::Result<()> {
+    ensure!(images.exists(), "no such folder or file: {}", images.display());
+    if resolved(out)? == resolved(images)? {
+        let out = out.display();
+        return Err(Usage(format!("--out {out} is where the images are: name another")).into());
+    }
+    Ok(())
+}
+
+/// The experiment of one method. Subfolders that are not the model's classes are no labels: a map needs none, so the
+/// images are taken as `paint adapt` takes them.
+fn open(args: &Args, protocol: &mut Protocol, method: &str) -> anyhow::Result<Experiment> {
+    let config = |protocol: &Protocol| {
+        let mut config = protocol.config(&place(args));
+        method.clone_into(&mut config.method.name);
+        config.method.settings = protocol.settings.get(method).cloned().unwrap_or_default();
+        config
+    };
+    let refused = match Experiment::open(config(protocol)) {
+        Err(error) if args.images.is_some() && protocol.data.options.labels == Labels::Read => {
+            error
+        }
+        opened => return Ok(opened?),
+    };
+    let mut unlabelled = protocol.clone();
+    unlabelled.data.options.labels = Labels::Ignored;
+    let Ok(experiment) = Experiment::open(config(&unlabelled)) else { return Err(refused.into()) };
+    note!("labels are ignored: {refused}");
+    *protocol = unlabelled;
+    Ok(experiment)
 }
 
 fn place(args: &Args) -> Place {
@@ -141,7 +182,7 @@ fn add(args: &Args, experiment: &Experiment, shots: &mut Vec<CamShot>) -> anyhow
     let mut method = experiment.method()?;
     let loader = Loader::new(
         Arc::clone(&experiment.dataset),
-        experiment.stream.clone(),
+        first_images(&experiment.stream, args.adapt),
         Preprocess::default(),
         ReadAhead::default(),
     );
@@ -166,12 +207,28 @@ fn add(args: &Args, experiment: &Experiment, shots: &mut Vec<CamShot>) -> anyhow
     Ok(())
 }
 
+/// The first `count` images of each visit.
+fn first_images(stream: &Stream, count: usize) -> Stream {
+    let mut batches: Vec<BatchPlan> = Vec::new();
+    let (mut visit, mut left) = (None, count);
+    for batch in &stream.batches {
+        if visit.replace(batch.segment) != Some(batch.segment) {
+            left = count;
+        }
+        let samples: Vec<_> = batch.samples.iter().copied().take(left).collect();
+        left -= samples.len();
+        if !samples.is_empty() {
+            batches.push(BatchPlan { samples, ..batch.clone() });
+        }
+    }
+    Stream { batches }
+}
+
 /// One PNG for each image: the image, then the map of each method.
 fn draw(shots: &[CamShot], out: &Path) -> anyhow::Result<Vec<Drawn>> {
     /// Small images are enlarged to about this many pixels.
     const SIDE: usize = 192;
     ensure!(!shots.is_empty(), "there is no image to draw");
-    paint_files::create_folder(out).with_context(|| format!("cannot create {}", out.display()))?;
     let mut drawn = Vec::new();
     for (i, shot) in shots.iter().enumerate() {
         let mut panels = vec![shot.image.clone()];

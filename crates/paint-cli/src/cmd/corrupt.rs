@@ -23,7 +23,7 @@ use paint_rng::Seed;
 use serde::Serialize;
 
 use crate::{
-    Usage,
+    Usage, message,
     output::Output,
     place::{dataset_row, resolved},
 };
@@ -127,7 +127,7 @@ fn progress(len: usize) -> ProgressBar {
     let template = "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} eta {eta}";
     let style =
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(len as u64).with_style(style)
+    ProgressBar::with_draw_target(Some(len as u64), message::bar_target()).with_style(style)
 }
 
 /// What was done.

@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     write_json(&args.out.join("summary.json"), &demo)?;
     let page = args.out.join("demo.html");
     write_text(&page, &render(&demo, &screen.borrow(), &shots, stream.num_samples()))?;
-    eprintln!("written: {}", page.display());
+    note!("written: {}", page.display());
     args.output.print(&demo, |demo| {
         let table = terminal(&demo.methods.iter().collect::<Vec<_>>());
         format!("accuracy in %, severity 5, {} images a domain\n{table}", limit.unwrap_or(1000))

@@ -1,15 +1,20 @@
 //! `paint inspect`: what a file of weights is, before anything is run with it.
 
+mod text;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::bail;
 use paint_nn::checkpoint::{
-    self, Architecture, Checkpoint, HeadsFrom, ModelConfig, Preprocess, PreprocessFlags,
+    self, Architecture, Checkpoint, ModelConfig, Preprocess, PreprocessFlags,
 };
+use paint_run::model::network::{self, About};
+use paint_tensor::Device;
 use serde::Serialize;
 
-use crate::output::Output;
+use crate::output::{Output, told};
+use text::text;
 
 /// Show format, architecture, arrays, checksum and preprocessing of a file of weights
 #[derive(Debug, clap::Args)]
@@ -30,6 +35,8 @@ struct Report {
     architecture: Option<Architecture>,
     /// The publisher's own name for it.
     architecture_name: Option<String>,
+    /// The row of `paint list backbones` that runs these weights; none for a transformer of other sizes.
+    backbone: Option<&'static str>,
     layer_norm_eps: Option<f32>,
     /// Elements of all arrays but the running statistics of norms.
     parameters: usize,
@@ -58,7 +65,12 @@ struct SkippedRow {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = report(&args.file)?;
-    args.output.print(&report, text)
+    args.output.print(&report, text)?;
+    match report.problems.len() {
+        0 => Ok(()),
+        1 => bail!("these weights cannot be used as they are: see the problem above"),
+        count => bail!("these weights cannot be used as they are: see the {count} problems above"),
+    }
 }
 
 fn report(file: &Path) -> anyhow::Result<Report> {
@@ -76,6 +88,7 @@ fn report(file: &Path) -> anyhow::Result<Report> {
         naming: None,
         architecture: None,
         architecture_name: config.architecture.clone(),
+        backbone: None,
         layer_norm_eps: config.layer_norm_eps,
         parameters: found
             .iter()
@@ -99,132 +112,53 @@ fn report(file: &Path) -> anyhow::Result<Report> {
         let (name, dtype) = (name.to_owned(), array.dtype.name());
         report.arrays.push(ArrayRow { name, shape: array.shape.clone(), dtype });
     }
-    recognise(found, &config, &mut report).unwrap_or_else(note);
+    if let Err(error) = recognise(found, &config, &mut report) {
+        problems.push(told(&error.into()));
+    }
     report.problems = problems;
     report.problems.dedup();
     Ok(report)
 }
 
+/// Names the network and builds it, as every command that runs these weights would.
 fn recognise(
     found: Checkpoint,
     config: &ModelConfig,
     report: &mut Report,
-) -> checkpoint::Result<()> {
+) -> paint_run::Result<()> {
     let (convention, weights) = checkpoint::to_timm(found)?;
     report.naming = Some(convention.to_string());
     let architecture = Architecture::detect(&weights, config)?;
     if matches!(architecture, Architecture::Vit(_)) {
         report.layer_norm_eps.get_or_insert(convention.layer_norm_eps());
     }
+    let preprocess = report.preprocess.clone().unwrap_or_else(|| stand_in(&architecture));
     report.architecture = Some(architecture);
+    let about = About {
+        path: &report.file,
+        backbone: None,
+        num_heads: None,
+        beside: config,
+        preprocess: &preprocess,
+    };
+    let network = network::build(weights, &about, &Device::cpu())?;
+    report.backbone = network.row.map(|row| row.name);
     Ok(())
+}
+
+/// Preprocessing that any weights of this network could have: its absence is a problem of its own, and must not hide others.
+fn stand_in(architecture: &Architecture) -> Preprocess {
+    let input_size = match architecture {
+        Architecture::Vit(sizes) => {
+            sizes.patch_size.map(|side| (sizes.num_tokens - 1).isqrt() * side)
+        }
+        _ => [224, 224],
+    };
+    Preprocess::usual(input_size)
 }
 
 fn is_statistic(name: &str) -> bool {
     [".running_mean", ".running_var", ".num_batches_tracked"].iter().any(|end| name.ends_with(end))
-}
-
-fn text(report: &Report) -> String {
-    let mut rows = vec![
-        ("file", report.file.display().to_string()),
-        ("format", format!("{}, {} bytes", report.format, report.bytes)),
-        ("sha256", report.sha256.clone()),
-        ("names", report.naming.clone().unwrap_or("not understood, see below".to_owned())),
-        ("architecture", architecture(report)),
-    ];
-    if let Some(eps) = report.layer_norm_eps {
-        rows.push(("layer norm eps", format!("{eps:e}")));
-    }
-    let dtypes: Vec<String> =
-        report.dtypes.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
-    rows.push(("arrays", format!("{} ({})", report.arrays.len(), dtypes.join(", "))));
-    let statistics = report.elements - report.parameters;
-    rows.push((
-        "parameters",
-        match statistics {
-            0 => report.parameters.to_string(),
-            _ => format!("{} (and {statistics} running statistics)", report.parameters),
-        },
-    ));
-    rows.push((
-        "preprocessing",
-        report.preprocess.as_ref().map_or("unknown, see below".to_owned(), preprocessing),
-    ));
-    // Strangers' text must not reach the terminal with its control characters.
-    for (key, value) in &report.metadata {
-        rows.push(("says of itself", format!("{}: {}", key.escape_debug(), value.escape_debug())));
-    }
-    for row in &report.skipped {
-        rows.push((
-            "not read",
-            format!("{}: {}", row.name.escape_debug(), row.what.escape_debug()),
-        ));
-    }
-
-    let mut out = String::new();
-    for (label, value) in rows {
-        let _ = writeln!(out, "{label:<16}{value}");
-    }
-    for problem in &report.problems {
-        let _ = writeln!(out, "\nproblem: {problem}");
-    }
-    let _ = writeln!(out);
-    let names: Vec<String> =
-        report.arrays.iter().map(|row| row.name.escape_debug().to_string()).collect();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    for (name, row) in names.iter().zip(&report.arrays) {
-        let _ = writeln!(out, "{name:width$}  {:<4}  {:?}", row.dtype, row.shape);
-    }
-    out
-}
-
-fn architecture(report: &Report) -> String {
-    let name =
-        report.architecture_name.as_deref().map_or(String::new(), |name| format!("{name}: "));
-    let sizes = match &report.architecture {
-        None => "see below".to_owned(),
-        Some(Architecture::Unknown) => "not recognised".to_owned(),
-        Some(Architecture::Resnet(sizes)) => {
-            let norm = if sizes.running_statistics {
-                "batch norm"
-            } else {
-                "no running statistics (group norm?)"
-            };
-            format!(
-                "ResNet-{}, {norm}, width {}, {} classes",
-                sizes.depth, sizes.width, sizes.num_classes
-            )
-        }
-        Some(Architecture::Vit(sizes)) => {
-            let heads = match sizes.num_heads_from {
-                HeadsFrom::Config => "heads as config.json says",
-                HeadsFrom::Weights => "heads as the arrays are laid out",
-                HeadsFrom::Assumed => "heads assumed, one for 64 channels",
-            };
-            let classes =
-                sizes.num_classes.map_or("no head".to_owned(), |n| format!("{n} classes"));
-            format!(
-                "ViT, patch {}x{}, width {}, depth {}, {} {heads}, MLP {}, {} tokens, {classes}",
-                sizes.patch_size[0],
-                sizes.patch_size[1],
-                sizes.embed_dim,
-                sizes.depth,
-                sizes.num_heads,
-                sizes.mlp_hidden,
-                sizes.num_tokens,
-            )
-        }
-    };
-    format!("{name}{sizes}")
-}
-
-fn preprocessing(preprocess: &Preprocess) -> String {
-    let Preprocess { mean, std, input_size: [height, width], crop_pct, crop_mode, interpolation } =
-        preprocess;
-    let filter = interpolation.name();
-    format!(
-        "mean {mean:?}, std {std:?}, {height}x{width}, crop {crop_pct} ({crop_mode:?}), {filter}"
-    )
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use paint_bench::grid::{CellTiming, Results};
 use paint_bench::report::html::{BenchPage, bench_page, picture};
 use paint_bench::report::{
@@ -13,7 +13,6 @@ use paint_bench::report::{
 use paint_run::experiment::write_text;
 use serde::Serialize;
 
-use crate::Usage;
 use crate::output::Output;
 
 /// Put results of `paint bench` side by side, or into a README
@@ -52,9 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut folders = Vec::new();
     for folder in &args.results {
         let found = found(folder)?;
-        if found.is_empty() {
-            return Err(Usage(format!("no summary.json in {}", folder.display())).into());
-        }
+        ensure!(!found.is_empty(), "no summary.json of `paint bench` in {}", folder.display());
         folders.extend(found);
     }
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -65,11 +62,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let warnings = mixture_warnings(&all.iter().map(|(_, results)| results).collect::<Vec<_>>())?;
     for warning in &warnings {
-        eprintln!("warning: {warning}");
+        warning!("{warning}");
     }
-    let Some(results) = combine(&all) else {
-        return Err(Usage("no summary.json in the given folders".into()).into());
-    };
+    let results = combine(&all).context("no summary.json in the given folders")?;
     let references = if all.len() == 1 { results.references() } else { Vec::new() };
     let compare = |name: &&str| Comparison::new(&results, name);
     let comparisons = references.iter().map(compare).collect::<paint_run::Result<Vec<_>>>()?;
@@ -86,11 +81,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             warnings: &warnings,
         };
         write_text(path, &bench_page(&page))?;
-        eprintln!("written: {}", path.display());
+        note!("written: {}", path.display());
     }
     if let Some(path) = &args.svg {
         write_text(path, &picture(&results))?;
-        eprintln!("written: {}", path.display());
+        note!("written: {}", path.display());
     }
     let told = Told { results: &results, warnings: &warnings };
     args.output.print(&told, |Told { results, warnings }| {
@@ -114,8 +109,8 @@ fn found(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn rewrite(readme: &Path, all: &[(String, Results)], check: bool) -> anyhow::Result<()> {
-    let old =
-        fs::read_to_string(readme).with_context(|| format!("cannot read {}", readme.display()))?;
+    let old = paint_files::read_text(readme)
+        .with_context(|| format!("cannot read {}", readme.display()))?;
     let new = with_readme_section(&old, &readme_section(all))?;
     match (old == new, check) {
         (true, _) => Ok(()),

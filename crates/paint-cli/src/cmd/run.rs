@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use paint_files::printable;
 use paint_run::table::terminal;
 use paint_run::{Draft, Earlier, Event, Experiment};
 
 use crate::output::Output;
 use crate::place::refuse_foreign;
-use crate::process;
 use crate::source::{SourceArgs, announce_source};
+use crate::{message, process};
 
 /// Run a method over a stream of images and measure it
 #[derive(Debug, clap::Args)]
@@ -91,10 +92,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         (_, true) => Earlier::Overwrite,
         _ => Earlier::Keep,
     };
-    let bar = ProgressBar::new(experiment.stream.batches.len() as u64);
+    let batches = experiment.stream.batches.len() as u64;
+    let bar = ProgressBar::with_draw_target(Some(batches), message::bar_target());
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")?);
     let summary = experiment.run(earlier, |event: &Event| show(&bar, event))?;
-    eprintln!("written: {}", experiment.config.out.display());
+    note!("written: {}", experiment.config.out.display());
     args.output.print(&summary, |summary| terminal(&[summary]))
 }
 
@@ -157,7 +159,7 @@ fn check_complete(args: &Args, draft: &Draft) -> paint_run::Result<()> {
     }
     let mut filled = draft.clone();
     for (key, _) in missing.iter().copied().chain([&("out", "--out")]) {
-        filled.set(key, "")?;
+        filled.set(key, "?")?;
     }
     filled.resolve()?;
     let list = |part: fn(&(&'static str, &'static str)) -> &'static str| {
@@ -171,7 +173,7 @@ fn check_complete(args: &Args, draft: &Draft) -> paint_run::Result<()> {
 fn show(bar: &ProgressBar, event: &Event) {
     match event {
         Event::RunStarted { position, .. } if *position > 0 => {
-            eprintln!("continues at batch {position}");
+            note!("continues at batch {position}");
         }
         Event::BatchDone(batch) => {
             let percent = |value: Option<f64>| {
@@ -183,14 +185,14 @@ fn show(bar: &ProgressBar, event: &Event) {
             bar.set_position(batch.index as u64 + 1);
             bar.set_message(format!(
                 "{} {} %, so far {} %{prompt}",
-                batch.domain,
+                printable(&batch.domain),
                 percent(batch.domain_accuracy),
                 percent(batch.running_accuracy)
             ));
         }
         Event::DomainDone(domain) if bar.is_hidden() => {
             if let Some(accuracy) = domain.figures.accuracy {
-                eprintln!("{} {accuracy:.1} %", domain.name);
+                note!("{} {accuracy:.1} %", domain.name);
             }
         }
         Event::RunDone(_) => bar.finish_and_clear(),

@@ -149,7 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut bar = Bar::new()?;
     let summary = session.run(&mut trainer, &files, earlier, |event: &_| bar.show(event))?;
     bar.clear();
-    eprintln!("written: {}", args.out.display());
+    note!("written: {}", args.out.display());
     args.output.print(&summary, text)
 }
 
@@ -229,11 +229,11 @@ fn test_images(
     let test = LabelledImages::read_except(&*dataset, args.test_limit, input, device, &trained)?;
     let asked = args.test_limit.unwrap_or(usize::MAX).min(dataset.len(0));
     match test.as_ref().map_or(0, |test| test.labels.len()) {
-        0 => eprintln!(
+        0 => note!(
             "no test images but those trained on: give --test-dataset and --test-data to see an accuracy"
         ),
         left if left < asked => {
-            eprintln!("{} of {asked} test images are trained on and left out", asked - left);
+            note!("{} of {asked} test images are trained on and left out", asked - left);
         }
         _ => {}
     }

@@ -88,7 +88,7 @@ fn exercise(bytes: &[u8]) -> &'static str {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "a program for the terminal")]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 fn main() -> ExitCode {
     let options = match options() {
         Ok(options) => options,

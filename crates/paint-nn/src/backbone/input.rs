@@ -3,7 +3,7 @@
 use paint_tensor::{Device, Tensor};
 
 use super::{BuildOptions, Weights};
-use crate::checkpoint::{CropMode, Interpolation, Preprocess};
+use crate::checkpoint::Preprocess;
 use crate::error::{Error, Result};
 
 /// The entrance of a network.
@@ -49,14 +49,7 @@ pub(super) fn preprocess(
 ) -> Result<Preprocess> {
     match (&options.preprocess, weights) {
         (Some(preprocess), _) => Ok(preprocess.clone()),
-        (None, Weights::Random(_)) => Ok(Preprocess {
-            mean: [0.5; 3],
-            std: [0.5; 3],
-            input_size: usual_size,
-            crop_pct: 1.0,
-            crop_mode: CropMode::Center,
-            interpolation: Interpolation::Bicubic,
-        }),
+        (None, Weights::Random(_)) => Ok(Preprocess::usual(usual_size)),
         (None, Weights::Checkpoint(_)) => Err(Error::Argument {
             what: "preprocessing",
             expected: "mean and standard deviation of the weights".into(),

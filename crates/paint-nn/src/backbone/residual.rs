@@ -16,7 +16,8 @@ use paint_tensor::{BnMode, Tensor};
 
 use super::input::{Input, preprocess};
 use super::{Attention, Backbone, BuildOptions, Features, Request, Spec, Statistics, Weights};
-use crate::error::{Error, Result};
+use crate::checkpoint::Checkpoint;
+use crate::error::{Error, Misfit, Result};
 use crate::layers::{BatchNorm, ChannelNorm, Conv, Linear, NormPass};
 use crate::params::{Params, Part, Role, Slot};
 
@@ -131,6 +132,13 @@ impl ResidualNet {
         };
         Ok(Self { spec, params, input, batch_norm: BnMode::default(), parts })
     }
+}
+
+/// How weights differ from the network of these sizes.
+pub(super) fn misfit<P: Plan>(plan: &P, weights: &Checkpoint) -> Result<Misfit> {
+    let mut assembly = Assembly::comparing(weights);
+    plan.parts(&mut assembly)?;
+    Ok(assembly.differences(P::unused).1)
 }
 
 impl Backbone for ResidualNet {

@@ -1,11 +1,13 @@
 //! The table of networks.
 
 use super::cifar_resnet::CifarResnetConfig;
+use super::residual;
 use super::resnet::{ResnetConfig, StrideIn};
-use super::vit::{Vit, VitConfig};
+use super::vit::{self, Vit, VitConfig};
 use super::wide_resnet::WideResnetConfig;
 use super::{Backbone, BuildOptions, Weights};
-use crate::error::{Error, Result};
+use crate::checkpoint::Checkpoint;
+use crate::error::{Error, Misfit, Result};
 
 /// What a network is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +28,19 @@ pub struct BackboneEntry {
     /// What it is made of.
     pub family: Family,
     build: fn(&str, Weights, &BuildOptions) -> Result<Box<dyn Backbone>>,
+    misfit: fn(&Checkpoint) -> Result<Misfit>,
 }
 
 impl BackboneEntry {
     /// A new model. The number of classes is the checkpoint's own; a random model has its usual one.
     pub fn build(&self, weights: Weights, options: &BuildOptions) -> Result<Box<dyn Backbone>> {
         (self.build)(self.name, weights, options)
+    }
+
+    /// How weights with timm's names differ from this network's, by names and shapes; nothing is built. Their number of
+    /// classes is taken as it is.
+    pub fn misfit(&self, weights: &Checkpoint) -> Result<Misfit> {
+        (self.misfit)(weights)
     }
 }
 
@@ -45,6 +54,7 @@ macro_rules! vit {
             build: |name, weights, options| {
                 Ok(Box::new(Vit::build(name, $config, weights, options)?) as Box<dyn Backbone>)
             },
+            misfit: |weights| Ok(vit::misfit($config, weights)),
         }
     };
 }
@@ -59,6 +69,7 @@ macro_rules! cnn {
             build: |name, weights, options| {
                 Ok(Box::new($config.build(name, weights, options)?) as Box<dyn Backbone>)
             },
+            misfit: |weights| residual::misfit(&$config, weights),
         }
     };
 }

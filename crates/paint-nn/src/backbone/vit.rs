@@ -18,7 +18,8 @@ use super::{
     Attention, Backbone, BuildOptions, Features, Pooling, Positions, PromptPosition, Request, Spec,
     Weights,
 };
-use crate::error::{Error, Result};
+use crate::checkpoint::Checkpoint;
+use crate::error::{Error, Misfit, Result};
 use crate::layers::{LayerNorm, Linear};
 use crate::params::{ParamId, Params};
 use block::{Block, Branches};
@@ -130,6 +131,12 @@ impl Vit {
         };
         Ok(Tensor::concat(&[&cls, &prompt.broadcast_to([b, p, d])?, embedding], 1)?.compact()?)
     }
+}
+
+/// How weights differ from a ViT of these sizes.
+pub(super) fn misfit(mut config: VitConfig, checkpoint: &Checkpoint) -> Misfit {
+    config.num_classes = weights::num_classes(checkpoint).unwrap_or(config.num_classes);
+    weights::compare(&config.parameters(), checkpoint)
 }
 
 impl Backbone for Vit {

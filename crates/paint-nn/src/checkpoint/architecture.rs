@@ -7,6 +7,7 @@ use paint_files::Fault;
 
 use super::array::Array;
 use super::error::{Error, Result};
+use super::foreign;
 use super::model_config::ModelConfig;
 use super::names::NUM_HEADS;
 
@@ -18,6 +19,11 @@ pub enum Architecture {
     Vit(VitSizes),
     /// A residual network.
     Resnet(ResnetSizes),
+    /// A known network that is not built here.
+    Foreign {
+        /// What it is.
+        network: &'static str,
+    },
     /// Something else.
     Unknown,
 }
@@ -74,6 +80,9 @@ impl Architecture {
     /// Finds the network of a checkpoint with timm names (see [`to_timm`](super::to_timm)). A ViT whose arrays
     /// contradict each other is an error; a network that is not known is not.
     pub fn detect(checkpoint: &Checkpoint, config: &ModelConfig) -> Result<Self> {
+        if let Some(network) = foreign::network(checkpoint.iter().map(|(name, _)| name)) {
+            return Ok(Self::Foreign { network });
+        }
         if checkpoint.get("patch_embed.proj.weight").is_some() {
             return vit(checkpoint, config).map(Self::Vit).map_err(Error::Architecture);
         }

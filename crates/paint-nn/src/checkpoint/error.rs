@@ -98,6 +98,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// True if the request lacks something, as opposed to a file being at fault.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::NoPreprocessing { .. })
+    }
+}
+
 const KNOWN_FORMATS: &str =
     "known are safetensors, PyTorch .pt/.pth/.th (zip and legacy), NumPy .npz and .npy";
 

@@ -19,6 +19,7 @@ mod architecture;
 mod array;
 mod digest;
 mod error;
+pub(crate) mod foreign;
 mod model_config;
 mod names;
 mod narrow;

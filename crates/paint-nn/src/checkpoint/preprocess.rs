@@ -95,41 +95,61 @@ pub struct PreprocessFlags {
     pub interpolation: Option<Interpolation>,
 }
 
+impl Preprocess {
+    /// What drawn weights get: values of [0, 1] moved to [-1, 1], the whole image.
+    pub fn usual(input_size: [usize; 2]) -> Self {
+        Self {
+            mean: [0.5; 3],
+            std: [0.5; 3],
+            input_size,
+            crop_pct: 1.0,
+            crop_mode: CropMode::Center,
+            interpolation: Interpolation::Bicubic,
+        }
+    }
+}
+
+impl PreprocessFlags {
+    /// What the user says, completed by what was found beside the weights; or the flags that are still needed.
+    pub fn complete(
+        &self,
+        found: Option<&Preprocess>,
+    ) -> std::result::Result<Preprocess, Vec<&'static str>> {
+        let mean = self.mean.or(found.map(|f| f.mean));
+        let std = self.std.or(found.map(|f| f.std));
+        let input_size = self.input_size.or(found.map(|f| f.input_size));
+        let (Some(mean), Some(std), Some(input_size)) = (mean, std, input_size) else {
+            let needed = [
+                (mean.is_none(), "--set 'model.mean=[R,G,B]'"),
+                (std.is_none(), "--set 'model.std=[R,G,B]'"),
+                (input_size.is_none(), "--set 'model.input_size=[H,W]'"),
+            ];
+            return Err(needed.into_iter().filter_map(|(is, flag)| is.then_some(flag)).collect());
+        };
+        let usual = Preprocess::usual(input_size);
+        let rest = found.unwrap_or(&usual);
+        Ok(Preprocess {
+            mean,
+            std,
+            input_size,
+            crop_pct: self.crop_pct.unwrap_or(rest.crop_pct),
+            crop_mode: self.crop_mode.unwrap_or(rest.crop_mode),
+            interpolation: self.interpolation.unwrap_or(rest.interpolation),
+        })
+    }
+}
+
 /// The preprocessing that belongs to a set of weights: what the user says, completed from the files beside the weights.
 /// If mean, standard deviation or input size remain unknown, that is an error which says what to do.
 pub fn read_preprocess(weights: impl AsRef<Path>, flags: &PreprocessFlags) -> Result<Preprocess> {
     let weights = weights.as_ref();
     let found = read_model_config(weights)?.preprocess;
-    let found = found.as_ref();
-    let mean = flags.mean.or(found.map(|f| f.mean));
-    let std = flags.std.or(found.map(|f| f.std));
-    let input_size = flags.input_size.or(found.map(|f| f.input_size));
-    let (Some(mean), Some(std), Some(input_size)) = (mean, std, input_size) else {
-        let needed = [
-            (mean.is_none(), "--set 'model.mean=[R,G,B]'"),
-            (std.is_none(), "--set 'model.std=[R,G,B]'"),
-            (input_size.is_none(), "--set 'model.input_size=[H,W]'"),
-        ];
-        let flags: Vec<&str> =
-            needed.into_iter().filter_map(|(missing, flag)| missing.then_some(flag)).collect();
-        return Err(Error::NoPreprocessing {
-            looked_for: format!(
-                "{CONFIG} (pretrained_cfg or top level: mean, std, input_size) and {PROCESSOR} \
-                 (image_mean, image_std, size) in the folder of the weights"
-            ),
-            flags: flags.join(" "),
-            path: weights.to_owned(),
-        });
-    };
-    Ok(Preprocess {
-        mean,
-        std,
-        input_size,
-        crop_pct: flags.crop_pct.or(found.map(|f| f.crop_pct)).unwrap_or(1.0),
-        crop_mode: flags.crop_mode.or(found.map(|f| f.crop_mode)).unwrap_or(CropMode::Center),
-        interpolation: flags
-            .interpolation
-            .or(found.map(|f| f.interpolation))
-            .unwrap_or(Interpolation::Bicubic),
+    flags.complete(found.as_ref()).map_err(|needed| Error::NoPreprocessing {
+        looked_for: format!(
+            "{CONFIG} (pretrained_cfg or top level: mean, std, input_size) and {PROCESSOR} \
+             (image_mean, image_std, size) in the folder of the weights"
+        ),
+        flags: needed.join(" "),
+        path: weights.to_owned(),
     })
 }

@@ -4,8 +4,11 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::Config;
+use super::{Config, Model};
 use crate::{Error, Result};
+
+/// The most parts of a dotted key; the deepest that means anything, `probe.data.options.classes`, has four.
+const DEEPEST: usize = 8;
 
 /// A document that may still lack keys.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -14,7 +17,7 @@ pub struct Draft(Table);
 impl Draft {
     /// The document in a file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Io {
+        let text = paint_files::read_text(path).map_err(|source| Error::Io {
             action: "read",
             source,
             path: path.to_owned(),
@@ -41,6 +44,12 @@ impl Draft {
         let mut parts: Vec<&str> = key.split('.').collect();
         if parts.iter().any(|part| part.is_empty()) {
             return Err(Error::config(format!("expected a key such as method.eta, got {key:?}")));
+        }
+        if parts.len() > DEEPEST {
+            let (count, first) = (parts.len(), parts[0]);
+            return Err(Error::config(format!(
+                "expected a key of at most {DEEPEST} parts, got one of {count} that begins with {first:?}"
+            )));
         }
         let last = parts.pop().unwrap_or_default();
         for part in parts {
@@ -74,7 +83,7 @@ impl Draft {
     /// The run that is meant; says which key is missing or unknown.
     pub fn resolve(&self) -> Result<Config> {
         let text = self.text()?;
-        toml::from_str(&text).map_err(|error| {
+        let config: Config = toml::from_str(&text).map_err(|error| {
             // The line of the text above, not of the user's file: keys may have come from several places.
             let line = error
                 .span()
@@ -82,7 +91,17 @@ impl Draft {
                 .filter(|line| !line.is_empty())
                 .map_or_else(String::new, |line| format!(" (at {line:?})"));
             Error::config(format!("{}{line}", error.message()))
-        })
+        })?;
+        let Model { weights, tag, .. } = &config.model;
+        if weights.as_os_str().is_empty() {
+            return Err(Error::config("missing key model.weights: the file of weights"));
+        }
+        if !tag.is_empty() {
+            return Err(Error::config(
+                "model.tag belongs into a protocol: a run has model.weights",
+            ));
+        }
+        Ok(config)
     }
 }
 
@@ -115,10 +134,18 @@ mod tests {
         let mut draft = Draft::parse(TEXT, "run.toml").unwrap();
         assert!(draft.set_assignment("method.eta").is_err());
         assert!(draft.set_assignment("method..eta=1").is_err());
+        let deep = draft.set_assignment(&format!("{}=1", ["a"; 9].join("."))).unwrap_err();
+        assert!(deep.to_string().contains("at most 8 parts, got one of 9"), "{deep}");
         let error = draft.set_assignment("out.folder=1").unwrap_err().to_string();
         assert!(error.contains("\"out\" holds a value"), "{error}");
         let error = Draft::parse("out = \"o\"", "x").unwrap().resolve().unwrap_err().to_string();
         assert!(error.contains("missing field `model`"), "{error}");
+        let tagged = Draft::parse(&TEXT.replace("weights", "tag"), "run.toml").unwrap();
+        let error = tagged.resolve().unwrap_err().to_string();
+        assert!(error.contains("model.weights"), "{error}");
+        draft.set("model.tag", "vit").unwrap();
+        let error = draft.resolve().unwrap_err().to_string();
+        assert!(error.contains("model.tag belongs into a protocol"), "{error}");
         let error = Draft::parse("out = ", "run.toml").unwrap_err().to_string();
         assert!(error.contains("run.toml"), "{error}");
     }

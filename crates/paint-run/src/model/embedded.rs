@@ -3,9 +3,7 @@
 
 use std::path::Path;
 
-use paint_nn::checkpoint::{
-    self, CropMode, Interpolation, ModelConfig, Preprocess, PreprocessFlags,
-};
+use paint_nn::checkpoint::{self, Interpolation, ModelConfig, Preprocess, PreprocessFlags};
 
 use super::Opened;
 use crate::Result;
@@ -22,27 +20,13 @@ const SIDE: usize = 32;
 
 /// As `config.json` beside the weights has it.
 fn preprocess() -> Preprocess {
-    Preprocess {
-        mean: [0.5; 3],
-        std: [0.5; 3],
-        input_size: [SIDE, SIDE],
-        crop_pct: 1.0,
-        crop_mode: CropMode::Center,
-        interpolation: Interpolation::Bilinear,
-    }
+    Preprocess { interpolation: Interpolation::Bilinear, ..Preprocess::usual([SIDE, SIDE]) }
 }
 
 /// The weights, with what the user says about their preprocessing.
 pub(super) fn open(flags: &PreprocessFlags) -> Result<Opened> {
     let own = preprocess();
-    let preprocess = Preprocess {
-        mean: flags.mean.unwrap_or(own.mean),
-        std: flags.std.unwrap_or(own.std),
-        input_size: flags.input_size.unwrap_or(own.input_size),
-        crop_pct: flags.crop_pct.unwrap_or(own.crop_pct),
-        crop_mode: flags.crop_mode.unwrap_or(own.crop_mode),
-        interpolation: flags.interpolation.unwrap_or(own.interpolation),
-    };
+    let preprocess = flags.complete(Some(&own)).unwrap_or(own);
     let beside = ModelConfig { architecture: Some(BACKBONE.into()), ..ModelConfig::default() };
     let arrays = checkpoint::decode(WEIGHTS, Path::new("embedded weights"))?;
     Ok(Opened { sha256: SHA256.into(), beside, preprocess, arrays })

@@ -7,6 +7,7 @@
 use paint_tensor::{Device, Error, Precision, Result};
 
 /// The device that was opened; none if it is not there and not demanded.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn usable(opened: Result<Device>, demanded: bool) -> Option<Device> {
     match opened {
         Ok(device) => Some(device),

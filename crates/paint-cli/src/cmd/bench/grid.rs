@@ -95,9 +95,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     warn_of_idle_settings(&args.assignments, &variants);
     let protocol = protocol.resolve(&place)?;
     let grid = Grid::new(protocol, variants, &place)?;
-    eprintln!("protocol {} {}: {}", grid.protocol.name, grid.hash, grid.protocol.what);
+    note!("protocol {} {}: {}", grid.protocol.name, grid.hash, grid.protocol.what);
     for difference in grid.protocol.departures(&named)? {
-        eprintln!("  {difference}");
+        note!("  {difference}");
     }
     paint_files::create_folder(&place.out)
         .with_context(|| format!("cannot create {}", place.out.display()))?;
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         references: &references,
         timing: !args.no_timing,
     })?;
-    eprintln!("written: {}", place.out.join("report.html").display());
+    note!("written: {}", place.out.join("report.html").display());
     args.output.print(&results, results_terminal)?;
     match results.failed() {
         Some(count) => bail!("{count}: see above"),
@@ -238,8 +238,8 @@ fn warn_of_idle_settings(assignments: &[String], variants: &[Variant]) {
         if let Some(method) = Protocol::method_of(assignment)
             && !variants.iter().any(|variant| variant.method == method)
         {
-            eprintln!(
-                "warning: --set {assignment} changes nothing: {method} has no row here; add it to --methods"
+            warning!(
+                "--set {assignment} changes nothing: {method} has no row here; add it to --methods"
             );
         }
     }

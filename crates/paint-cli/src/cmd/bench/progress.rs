@@ -7,6 +7,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use paint_bench::grid::{Grid, GridEvent};
 use paint_run::Event;
 
+use crate::message;
+
 /// The state of the display; told from any thread.
 pub(super) struct Progress<'a> {
     grid: &'a Grid,
@@ -17,7 +19,7 @@ pub(super) struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     pub(super) fn new(grid: &'a Grid) -> anyhow::Result<Self> {
-        let bars = MultiProgress::new();
+        let bars = MultiProgress::with_draw_target(message::bar_target());
         let total = bars.add(ProgressBar::new(grid.cells.len() as u64));
         total.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} runs {elapsed}")?);
         Ok(Self { grid, bars, total, running: Mutex::default() })
@@ -48,10 +50,10 @@ impl<'a> Progress<'a> {
     /// Above the bars on a terminal, otherwise plainly.
     fn line(&self, text: &str) {
         if self.bars.is_hidden() {
-            eprintln!("{text}");
+            note!("{text}");
         } else {
             // A terminal that goes away takes the line with it.
-            let _ = self.bars.println(text);
+            let _ = self.bars.println(message::safe(text));
         }
     }
 
@@ -71,7 +73,8 @@ impl<'a> Progress<'a> {
                     bar.set_position(batch.index as u64 + 1);
                     let so_far = batch.running_accuracy.unwrap_or_default();
                     let name = self.grid.cells[cell].name();
-                    bar.set_message(format!("{name}: {}, so far {so_far:.1} %", batch.domain));
+                    let line = format!("{name}: {}, so far {so_far:.1} %", batch.domain);
+                    bar.set_message(message::safe(&line));
                 }
             }
             Event::DomainDone(_) | Event::RunDone(_) => {}

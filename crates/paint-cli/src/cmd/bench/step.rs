@@ -76,11 +76,11 @@ struct Report {
     first_step_ms: f64,
     /// Median.
     ms_per_step: f64,
-    /// Processor time of all threads, mean.
-    cpu_ms_per_step: f64,
+    /// CPU time of all threads, mean; none where the system does not say.
+    cpu_ms_per_step: Option<f64>,
     images_per_second: f64,
-    /// Of the process, or of the GPU's own memory.
-    peak_memory_bytes: u64,
+    /// Of the process, or of the GPU's own memory; none where the system does not say.
+    peak_memory_bytes: Option<u64>,
     /// Of the rate of a large matrix product, measured in the same process.
     matmul_peak_fraction: f64,
     matmul_peak_gflops: f64,
@@ -164,9 +164,8 @@ fn time(args: &Args, network: &BackboneEntry, device: &Device) -> Result<()> {
         device.synchronize()?;
         times.push(start.elapsed().as_secs_f64());
     }
-    let cpu = process::cpu_seconds() - cpu_start;
-    let resident = || (peak_memory_mib().unwrap_or_default() * f64::from(1 << 20)) as u64;
-    let peak_memory_bytes = device.memory().map_or_else(resident, |memory| memory.peak as u64);
+    let cpu = cpu_start.zip(process::cpu_seconds()).map(|(start, end)| end - start);
+    let resident = || peak_memory_mib().map(|mib| (mib * f64::from(1 << 20)) as u64);
     times.sort_by(f64::total_cmp);
     let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
     let peak = device.peak_gflops()?;
@@ -178,29 +177,36 @@ fn time(args: &Args, network: &BackboneEntry, device: &Device) -> Result<()> {
         repeat: args.repeat,
         first_step_ms,
         ms_per_step: median * 1e3,
-        cpu_ms_per_step: cpu / args.repeat as f64 * 1e3,
+        cpu_ms_per_step: cpu.map(|seconds| seconds / args.repeat as f64 * 1e3),
         images_per_second: args.batch as f64 / median,
-        peak_memory_bytes,
+        peak_memory_bytes: device.memory().map(|memory| memory.peak as u64).or_else(resident),
         matmul_peak_fraction: flops / median / (peak * 1e9),
         matmul_peak_gflops: peak,
     };
-    args.output.print(&report, |report| {
-        format!(
-            "{} x{} on {} ({} threads): {:.1} ms a step (median of {}), {:.1} images/s, {:.1} ms of processor time\n\
-             peak memory {:.1} MiB, {:.0} % of the machine's {:.0} GFLOP/s for matrix products\n",
-            report.backbone,
-            report.batch,
-            report.device,
-            report.threads,
-            report.ms_per_step,
-            report.repeat,
-            report.images_per_second,
-            report.cpu_ms_per_step,
-            report.peak_memory_bytes as f64 / f64::from(1 << 20),
-            report.matmul_peak_fraction * 100.0,
-            report.matmul_peak_gflops,
-        )
-    })
+    args.output.print(&report, text)
+}
+
+fn text(report: &Report) -> String {
+    let cpu =
+        report.cpu_ms_per_step.map_or_else(String::new, |ms| format!(", {ms:.1} ms of CPU time"));
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let memory = report.peak_memory_bytes.map_or_else(
+        || "peak memory unknown".to_owned(),
+        |bytes| format!("peak memory {:.1} MiB", mib(bytes)),
+    );
+    format!(
+        "{} x{} on {} ({} threads): {:.1} ms per step (median of {}), {:.1} images/s{cpu}\n\
+         {memory}, {:.0} % of the machine's {:.0} GFLOP/s for matrix products\n",
+        report.backbone,
+        report.batch,
+        report.device,
+        report.threads,
+        report.ms_per_step,
+        report.repeat,
+        report.images_per_second,
+        report.matmul_peak_fraction * 100.0,
+        report.matmul_peak_gflops,
+    )
 }
 
 fn dump(
@@ -241,4 +247,37 @@ fn dump(
         .map(|((name, tensor), data)| (name.as_str(), tensor.shape(), &data[..]));
     checkpoint::write_safetensors(out, arrays, Dtype::F32, &BTreeMap::new())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(cpu_ms_per_step: Option<f64>, peak_memory_bytes: Option<u64>) -> Report {
+        Report {
+            backbone: "vit".into(),
+            device: "cpu".into(),
+            batch: 50,
+            threads: 2,
+            repeat: 5,
+            first_step_ms: 12.0,
+            ms_per_step: 10.0,
+            cpu_ms_per_step,
+            images_per_second: 5000.0,
+            peak_memory_bytes,
+            matmul_peak_fraction: 0.5,
+            matmul_peak_gflops: 100.0,
+        }
+    }
+
+    #[test]
+    fn what_the_system_does_not_say_is_null_and_never_zero() {
+        let unknown = report(None, None);
+        let json = serde_json::to_value(&unknown).unwrap();
+        assert!(json["cpu_ms_per_step"].is_null() && json["peak_memory_bytes"].is_null(), "{json}");
+        let lines = text(&unknown);
+        assert!(!lines.contains("CPU time") && lines.contains("peak memory unknown"), "{lines}");
+        let lines = text(&report(Some(19.5), Some(3 << 20)));
+        assert!(lines.contains("19.5 ms of CPU time") && lines.contains("3.0 MiB"), "{lines}");
+    }
 }

@@ -47,7 +47,7 @@ impl<'a> Settings<'a> {
     pub(super) fn agree(&self, out: &Path) -> anyhow::Result<()> {
         let path = out.join(NAME);
         let text = serde_json::to_string_pretty(self)? + "\n";
-        match std::fs::read_to_string(&path) {
+        match paint_files::read_text(&path) {
             Ok(before) if before == text => Ok(()),
             Ok(before) if !is_alone(out)? => bail!(
                 "{} was made with other settings{}, see {NAME} there; choose another --out",

@@ -4,6 +4,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use paint_run::Event;
 use paint_run::event::BatchDone;
 
+use crate::message;
+
 /// The state of the screen. Both methods see a batch before the next one comes.
 pub(super) struct Screen {
     methods: Vec<&'static str>,
@@ -16,7 +18,7 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn new(methods: Vec<&'static str>, batches: usize) -> anyhow::Result<Self> {
-        let bar = ProgressBar::new(batches as u64);
+        let bar = ProgressBar::with_draw_target(Some(batches as u64), message::bar_target());
         bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")?);
         let count = methods.len();
         let screen =
@@ -28,7 +30,7 @@ impl Screen {
     /// Above the bar on a terminal, otherwise plainly.
     fn line(&self, text: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{text}");
+            note!("{text}");
         } else {
             self.bar.println(text);
         }

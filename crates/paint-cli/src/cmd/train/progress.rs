@@ -6,6 +6,8 @@ use anyhow::Result;
 use indicatif::{FormattedDuration, ProgressBar, ProgressStyle};
 use paint_train::Event;
 
+use crate::message;
+
 /// The line.
 pub(crate) struct Bar {
     bar: ProgressBar,
@@ -14,7 +16,7 @@ pub(crate) struct Bar {
 
 impl Bar {
     pub(crate) fn new() -> Result<Self> {
-        let bar = ProgressBar::new(0);
+        let bar = ProgressBar::with_draw_target(Some(0), message::bar_target());
         bar.set_style(ProgressStyle::with_template("{bar:24} {elapsed} {msg}")?);
         Ok(Self { bar, epochs: 0 })
     }
@@ -25,7 +27,7 @@ impl Bar {
                 self.epochs = *epochs;
                 self.bar.set_length((epochs * steps) as u64);
                 if *done > 0 {
-                    eprintln!("continues after epoch {done}");
+                    note!("continues after epoch {done}");
                     self.bar.set_position((done * steps) as u64);
                 }
             }
@@ -57,7 +59,7 @@ impl Bar {
                     row.lr,
                     row.images_per_second,
                 );
-                self.bar.suspend(|| eprintln!("{line}"));
+                self.bar.suspend(|| note!("{line}"));
             }
             Event::EpochDone(_) | Event::Saved { .. } => {}
         }

@@ -9,7 +9,7 @@ use paint_rng::Seed;
 use paint_tensor::{Conv2d, Device, Tensor};
 
 use crate::backbone::{BuildOptions, Weights};
-use crate::checkpoint::Array;
+use crate::checkpoint::{Array, Checkpoint};
 use crate::error::{Error, Misfit, Result};
 use crate::layers::{BatchNorm, ChannelNorm, Conv, GroupNorm, Linear};
 use crate::params::{ParamId, Params, Role, Slot};
@@ -30,6 +30,8 @@ pub(in crate::backbone) struct Assembly {
 enum Source {
     Draw(Seed),
     Take(BTreeMap<String, Array>),
+    /// Shapes alone: nothing is built, only compared.
+    Compare(BTreeMap<String, Vec<usize>>),
 }
 
 /// The norm of a family.
@@ -50,11 +52,24 @@ impl Assembly {
         Self { device, source, params, misfit, num_classes }
     }
 
+    /// One that gives nothing but the differences between the network and these weights.
+    pub(super) fn comparing(weights: &Checkpoint) -> Self {
+        let shapes = weights.iter().map(|(name, array)| (name.to_owned(), array.shape.clone()));
+        Self {
+            device: Device::cpu(),
+            source: Source::Compare(shapes.collect()),
+            params: Params::default(),
+            misfit: Misfit::default(),
+            num_classes: None,
+        }
+    }
+
     /// The first axis of an entry of the checkpoint.
     pub(in crate::backbone) fn rows(&self, name: &str) -> Option<usize> {
         match &self.source {
             Source::Draw(_) => None,
             Source::Take(arrays) => arrays.get(name)?.shape.first().copied(),
+            Source::Compare(shapes) => shapes.get(name)?.first().copied(),
         }
     }
 
@@ -130,38 +145,48 @@ impl Assembly {
         shape: &[usize],
         value: impl Fn(f64) -> f64,
     ) -> Result<Tensor> {
-        let arrays = match &mut self.source {
+        let found = match &mut self.source {
             Source::Draw(seed) => {
                 let mut rng = seed.derive("residual/init", &[self.params.len() as u64]);
                 let data = (0..shape.iter().product()).map(|_| value(rng.normal()) as f32);
                 return Ok(Tensor::from_vec(data.collect(), shape, &self.device)?);
             }
-            Source::Take(arrays) => arrays,
+            Source::Take(arrays) => match arrays.remove(name) {
+                Some(array) if array.shape == shape => {
+                    return Ok(Tensor::from_vec(array.data, shape, &self.device)?);
+                }
+                other => other.map(|array| array.shape),
+            },
+            Source::Compare(shapes) => shapes.remove(name),
         };
-        match arrays.remove(name) {
-            Some(array) if array.shape == shape => {
-                return Ok(Tensor::from_vec(array.data, shape, &self.device)?);
-            }
-            Some(array) => {
-                self.misfit.misshaped.push((name.to_owned(), shape.to_vec(), array.shape));
-            }
+        match found {
+            Some(found) if found == shape => {}
+            Some(found) => self.misfit.misshaped.push((name.to_owned(), shape.to_vec(), found)),
             None => self.misfit.missing.push(name.to_owned()),
         }
-        // Refused at the end, with everything else that does not fit.
-        Ok(Tensor::zeros(shape, &self.device)?)
+        // A stand-in: what does not fit is refused at the end, all together, and what is compared is never run.
+        Ok(Tensor::zeros([1], &self.device)?)
     }
 
     /// The parameters, if the checkpoint had them all and nothing else but what `unused` names.
-    pub(super) fn finish(mut self, model: &str, unused: fn(&str) -> bool) -> Result<Params> {
-        if let Source::Take(arrays) = self.source {
-            // A count of training batches, which no forward pass reads.
-            let counter = |name: &str| name.ends_with(".num_batches_tracked");
-            self.misfit.extra =
-                arrays.into_keys().filter(|name| !counter(name) && !unused(name)).collect();
+    pub(super) fn finish(self, model: &str, unused: fn(&str) -> bool) -> Result<Params> {
+        let (params, misfit) = self.differences(unused);
+        if misfit.is_empty() {
+            return Ok(params);
         }
-        if self.misfit.is_empty() {
-            return Ok(self.params);
-        }
-        Err(Error::Weights { model: model.to_owned(), misfit: self.misfit })
+        Err(Error::Weights { model: model.to_owned(), misfit })
+    }
+
+    /// The parameters, and how they differ from the checkpoint's.
+    pub(super) fn differences(self, unused: fn(&str) -> bool) -> (Params, Misfit) {
+        let left: Vec<String> = match self.source {
+            Source::Draw(_) => Vec::new(),
+            Source::Take(arrays) => arrays.into_keys().collect(),
+            Source::Compare(shapes) => shapes.into_keys().collect(),
+        };
+        // A count of training batches, which no forward pass reads.
+        let counter = |name: &str| name.ends_with(".num_batches_tracked");
+        let extra = left.into_iter().filter(|name| !counter(name) && !unused(name)).collect();
+        (self.params, Misfit { extra, ..self.misfit })
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn take(
     Ok(params)
 }
 
-fn compare(declared: &[Declaration], weights: &Checkpoint) -> Misfit {
+pub(super) fn compare(declared: &[Declaration], weights: &Checkpoint) -> Misfit {
     let mut misfit = Misfit::default();
     for Declaration { name, shape, .. } in declared {
         match weights.get(name) {

@@ -43,6 +43,7 @@ fn gap(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(difference).fold(0.0, f32::max)
 }
 
+#[expect(clippy::print_stderr, reason = "what was measured stands beside the tolerance")]
 fn compare(cases: &[Case], precision: Precision, tolerance: f32) -> Result<()> {
     let Some(device) = gpu(precision) else { return Ok(()) };
     let (mut failures, mut worst) = (Vec::new(), (0.0, "nothing"));

@@ -1,0 +1,133 @@
+//! Images at the size of a model: resize, crop, and a dataset that does both.
+
+use std::sync::Arc;
+
+use paint_data::image::{Filter, Preprocess};
+use paint_data::{Dataset, Domain, Info, Sample};
+use paint_nn::checkpoint::{self, CropMode, Interpolation};
+
+use crate::config::Resize;
+use crate::{Error, Result};
+
+/// What brings an image to the input of a network: its short side to `size / crop_pct` and the middle cut out, or both
+/// sides squeezed, as its weights were trained.
+pub fn image_steps(preprocess: &checkpoint::Preprocess) -> Result<Preprocess> {
+    let [height, width] = preprocess.input_size;
+    let filter = match preprocess.interpolation {
+        Interpolation::Bilinear => Filter::Bilinear,
+        Interpolation::Bicubic => Filter::Bicubic,
+        other => {
+            let name = other.name();
+            return Err(Error::config(format!(
+                "model.interpolation: images are resized with bilinear or bicubic, the weights ask for {name}"
+            )));
+        }
+    };
+    let grown = |size: usize| (size as f32 / preprocess.crop_pct).floor() as usize;
+    Ok(match preprocess.crop_mode {
+        CropMode::Center if height == width => {
+            Preprocess::resize_and_crop(grown(height), height, filter)
+        }
+        CropMode::Center | CropMode::Squash => Preprocess::exact(width, height, filter),
+    })
+}
+
+/// A dataset whose images all have the model's size: those that have it already are left alone (unless [`Resize::Always`]),
+/// the others go through the preprocessing of the weights.
+pub struct Fitted {
+    inner: Arc<dyn Dataset>,
+    size: [usize; 2],
+    steps: Preprocess,
+    resize: Resize,
+}
+
+impl Fitted {
+    /// `inner` as a model with this preprocessing takes it.
+    pub fn new(
+        inner: Arc<dyn Dataset>,
+        preprocess: &checkpoint::Preprocess,
+        resize: Resize,
+    ) -> Result<Self> {
+        Ok(Self { inner, size: preprocess.input_size, steps: image_steps(preprocess)?, resize })
+    }
+}
+
+impl Dataset for Fitted {
+    fn info(&self) -> &Info {
+        self.inner.info()
+    }
+
+    fn domains(&self) -> &[Domain] {
+        self.inner.domains()
+    }
+
+    fn len(&self, domain: usize) -> usize {
+        self.inner.len(domain)
+    }
+
+    fn label(&self, domain: usize, index: usize) -> Option<usize> {
+        self.inner.label(domain, index)
+    }
+
+    fn sample(&self, domain: usize, index: usize) -> paint_data::Result<Sample> {
+        let Sample { image, label } = self.inner.sample(domain, index)?;
+        if self.resize == Resize::IfNeeded && [image.height(), image.width()] == self.size {
+            return Ok(Sample { image, label });
+        }
+        Ok(Sample { image: self.steps.apply(image)?, label })
+    }
+
+    fn content(&self, domain: usize, index: usize) -> paint_data::Result<Vec<u8>> {
+        self.inner.content(domain, index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paint_data::Image;
+    use paint_data::dataset::Memory;
+
+    use super::*;
+
+    fn preprocess(
+        input_size: [usize; 2],
+        crop_pct: f32,
+        crop_mode: CropMode,
+    ) -> checkpoint::Preprocess {
+        let interpolation = Interpolation::Bicubic;
+        let (mean, std) = ([0.5; 3], [0.5; 3]);
+        checkpoint::Preprocess { mean, std, input_size, crop_pct, crop_mode, interpolation }
+    }
+
+    #[test]
+    fn the_crop_fraction_decides_how_large_an_image_is_made() {
+        // 224 / 0.9 = 248.9, rounded down as timm does.
+        let steps = image_steps(&preprocess([224, 224], 0.9, CropMode::Center)).unwrap();
+        assert_eq!(steps, Preprocess::resize_and_crop(248, 224, Filter::Bicubic));
+        let steps = image_steps(&preprocess([32, 48], 1.0, CropMode::Center)).unwrap();
+        assert_eq!(steps, Preprocess::exact(48, 32, Filter::Bicubic));
+    }
+
+    #[test]
+    fn an_image_of_the_right_size_is_left_alone_and_others_are_brought_to_it() {
+        let image = |width: usize, height: usize| Sample {
+            image: Image::new(width, height, (0..width * height * 3).map(|i| i as u8).collect())
+                .unwrap(),
+            label: None,
+        };
+        let info = Info { name: "memory", num_classes: 1, class_indices: None, class_names: None };
+        let samples = vec![image(6, 6), image(20, 12)];
+        let inner = Arc::new(Memory::new(info, vec![(Domain::clean(), samples.clone())]).unwrap());
+        let fit = |resize| {
+            let preprocess = preprocess([6, 6], 0.75, CropMode::Center);
+            Fitted::new(Arc::<Memory>::clone(&inner), &preprocess, resize).unwrap()
+        };
+        let fitted = fit(Resize::IfNeeded);
+        assert_eq!(fitted.sample(0, 0).unwrap(), samples[0]);
+        let always = fit(Resize::Always).sample(0, 0).unwrap();
+        assert_ne!(always, samples[0]);
+        assert_eq!((always.image.width(), always.image.height()), (6, 6));
+        let other = fitted.sample(0, 1).unwrap().image;
+        assert_eq!((other.width(), other.height()), (6, 6));
+    }
+}

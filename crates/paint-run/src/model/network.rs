@@ -1,0 +1,139 @@
+//! From arrays to the network they are the weights of.
+
+use std::path::Path;
+
+use paint_nn::Misfit;
+use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::{
+    BACKBONES, Backbone, BackboneEntry, BuildOptions, Positions, Weights, find,
+};
+use paint_nn::checkpoint::{Architecture, Checkpoint, ModelConfig, Preprocess, VitSizes};
+use paint_tensor::Device;
+
+use crate::{Error, Result};
+
+/// What is known of a set of weights beside the arrays themselves.
+#[derive(Debug, Clone)]
+pub struct About<'a> {
+    /// The file, for messages.
+    pub path: &'a Path,
+    /// The row of `BACKBONES`, if the user names one.
+    pub backbone: Option<&'a str>,
+    /// Attention heads, if the user says how many.
+    pub num_heads: Option<usize>,
+    /// What the files beside the weights say.
+    pub beside: &'a ModelConfig,
+    /// How images are prepared.
+    pub preprocess: &'a Preprocess,
+}
+
+/// A network and the row of `BACKBONES` it was built from; a transformer may have none.
+pub struct Network {
+    /// The row.
+    pub row: Option<&'static BackboneEntry>,
+    /// The network.
+    pub model: Box<dyn Backbone>,
+}
+
+/// Builds the network of `arrays`, which have timm's names: the row that the user or the files beside the weights name, a
+/// transformer of the sizes that the arrays show, or the one row whose arrays these are.
+pub fn build(arrays: Checkpoint, about: &About<'_>, device: &Device) -> Result<Network> {
+    let path = about.path;
+    refuse_nan(&arrays, path)?;
+    let architecture = Architecture::detect(&arrays, about.beside)?;
+    let preprocess = Some(about.preprocess.clone());
+    let options = BuildOptions {
+        positions: positions(&architecture, about.preprocess.input_size),
+        num_heads: about.num_heads.or(architecture.stated_heads()),
+        preprocess,
+        ..BuildOptions::new(device)
+    };
+    let refused = |source| Error::Weights { path: path.to_owned(), source: Box::new(source) };
+    let beside = about.beside.architecture.as_deref().and_then(|name| find(name).ok());
+    let named = about.backbone.map(find).transpose()?.or(beside);
+    let row = match (named, &architecture) {
+        (Some(row), _) => row,
+        (None, Architecture::Vit(sizes)) => {
+            let weights = Weights::Checkpoint(arrays);
+            let vit = Vit::build("vit", vit(sizes, about.preprocess), weights, &options);
+            return Ok(Network { row: None, model: Box::new(vit.map_err(refused)?) });
+        }
+        (None, Architecture::Foreign { network }) => {
+            return Err(Error::ForeignNetwork { network, path: path.to_owned() });
+        }
+        (None, Architecture::Resnet(_) | Architecture::Unknown) => row_of(&arrays, path)?,
+    };
+    let model = row.build(Weights::Checkpoint(arrays), &options).map_err(refused)?;
+    Ok(Network { row: Some(row), model })
+}
+
+/// The one row whose arrays these are, by names and shapes.
+fn row_of(arrays: &Checkpoint, path: &Path) -> Result<&'static BackboneEntry> {
+    let mut fitting = Vec::new();
+    let mut nearest: Option<(usize, &'static str, Misfit)> = None;
+    for row in BACKBONES {
+        let misfit = row.misfit(arrays)?;
+        let faults = misfit.missing.len() + misfit.extra.len() + misfit.misshaped.len();
+        match faults {
+            0 => fitting.push(row),
+            _ if nearest.as_ref().is_none_or(|(fewest, ..)| faults < *fewest) => {
+                nearest = Some((faults, row.name, misfit));
+            }
+            _ => {}
+        }
+    }
+    let names =
+        |rows: &[&BackboneEntry]| rows.iter().map(|row| row.name).collect::<Vec<_>>().join(" or ");
+    match (&fitting[..], nearest) {
+        ([row], _) => Ok(row),
+        ([], Some((_, name, misfit))) => Err(Error::UnknownNetwork {
+            nearest: name,
+            misfit: Box::new(misfit),
+            path: path.to_owned(),
+        }),
+        (rows, _) => Err(Error::config(format!(
+            "model.backbone: the arrays are those of {}: say which with --set model.backbone=NAME: {}",
+            names(rows),
+            path.display()
+        ))),
+    }
+}
+
+/// A network with NaN in its weights predicts nothing, whichever method adapts it.
+fn refuse_nan(arrays: &Checkpoint, path: &Path) -> Result<()> {
+    for (name, array) in arrays.iter() {
+        let bad = array.data.iter().filter(|value| !value.is_finite()).count();
+        if bad > 0 {
+            let (array, of) = (name.to_owned(), array.data.len());
+            return Err(Error::NotFiniteWeights { array, bad, of, path: path.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn vit(sizes: &VitSizes, preprocess: &Preprocess) -> VitConfig {
+    VitConfig {
+        image_size: preprocess.input_size,
+        patch_size: sizes.patch_size[0],
+        embed_dim: sizes.embed_dim,
+        depth: sizes.depth,
+        num_heads: sizes.num_heads,
+        mlp_ratio: sizes.mlp_hidden as f32 / sizes.embed_dim as f32,
+        // Of weights without a classifier, which is then told to be missing.
+        num_classes: sizes.num_classes.unwrap_or(1),
+    }
+}
+
+/// A ViT may have been trained at another image size than its namesake's: where the weights have the positions of the
+/// preprocessing's square size they are taken as they are. Weights do not show which rectangle they were trained on.
+fn positions(architecture: &Architecture, [height, width]: [usize; 2]) -> Positions {
+    match architecture {
+        Architecture::Vit(VitSizes { patch_size: [rows, columns], num_tokens, .. })
+            if height / rows == width / columns
+                && *num_tokens == 1 + (height / rows) * (width / columns) =>
+        {
+            Positions::Interpolate
+        }
+        _ => Positions::Exact,
+    }
+}
