@@ -8,6 +8,7 @@ use paint_nn::backbone::Backbone;
 use crate::build_args::BuildArgs;
 use crate::method::Method;
 use crate::preset::{Benchmark, Preset};
+use crate::preset_values::{self, PresetValue};
 use crate::{Result, settings};
 
 /// Which source data a method needs before it is deployed.
@@ -129,6 +130,11 @@ impl MethodEntry {
     /// same method.
     pub fn resolve(&self, settings: &toml::Table) -> Result<toml::Table> {
         (self.resolve)(settings)
+    }
+
+    /// The values of a preset with their sources, or of the method that has none. Empty for a row of another crate.
+    pub fn preset_values(&self, preset: Option<&str>) -> Vec<PresetValue> {
+        preset_values::of(self.name, preset)
     }
 
     /// The settings for a network on a benchmark, if that is known. A method whose presets are [`Presets::ByNetwork`]

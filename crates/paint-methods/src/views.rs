@@ -161,7 +161,55 @@ pub fn apply(views: &[(View, Noise)], images: &Tensor) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
+    use paint_rng::Seed;
+
     use super::*;
+
+    /// The ranges of CoTTA's transforms, which PAINT's code shares but for the padding: an angle in degrees, a shift of
+    /// 1/16 of the (padded) side, and so on.
+    #[test]
+    fn parameters_are_drawn_from_the_whole_of_their_ranges() {
+        let size = [48, 80];
+        for (padding, [down, right]) in [(Padding::None, [3.0, 5.0]), (Padding::Edge, [6.0, 10.0])]
+        {
+            let draw = |seed| View::draw(&mut Seed(seed).derive("views", &[]), size, padding);
+            let views: Vec<View> = (0..4000).map(draw).collect();
+            let ranges: [(&str, fn(&View) -> f32, f32, f32); 10] = [
+                ("brightness", |view| view.factors[0], 0.6, 1.4),
+                ("contrast", |view| view.factors[1], 0.7, 1.3),
+                ("saturation", |view| view.factors[2], 0.5, 1.5),
+                ("hue", |view| view.factors[3], -0.06, 0.06),
+                ("gamma", |view| view.factors[4], 0.7, 1.3),
+                ("angle", |view| view.angle, -15.0, 15.0),
+                ("shift to the right", |view| view.shift[0], -right, right),
+                ("shift down", |view| view.shift[1], -down, down),
+                ("scale", |view| view.scale, 0.9, 1.1),
+                ("blur", |view| view.blur_sigma, 0.001, 0.5),
+            ];
+            for (what, value, low, high) in ranges {
+                let (least, most) = views
+                    .iter()
+                    .map(value)
+                    .fold((f32::MAX, f32::MIN), |ends, x| (ends.0.min(x), ends.1.max(x)));
+                // 1 %: that 4000 draws miss the last hundredth of a range has the odds of 0.99^4000, 3e-18.
+                let near = 0.01 * (high - low);
+                assert!(least >= low && least < low + near, "{what}: {least} from {low}");
+                assert!(most <= high && most > high - near, "{what}: {most} up to {high}");
+            }
+            assert!(views.iter().flat_map(|view| view.shift).all(|pixels| pixels.fract() == 0.0));
+            assert!(views.iter().all(|view| view.padding == padding));
+            // 0.04: five standard errors of a half over 4000 draws; 0.032 for a fifth.
+            let share = |is: &dyn Fn(&View) -> bool| {
+                views.iter().filter(|view| is(view)).count() as f64 / views.len() as f64
+            };
+            assert!((share(&|view| view.flip) - 0.5).abs() < 0.04);
+            for (op, place) in ColorOp::ALL.into_iter().flat_map(|op| (0..5).map(move |i| (op, i)))
+            {
+                let found = share(&|view| view.order[place] == op);
+                assert!((found - 0.2).abs() < 0.032, "{op:?} at place {place}: {found}");
+            }
+        }
+    }
 
     #[test]
     fn a_narrow_blur_keeps_the_image_and_a_wide_one_its_mean() {
