@@ -1,4 +1,4 @@
-//! What every method asks of a batch before it touches the model.
+//! What every method asks of a batch before it touches the model: your own calls [`check`] first.
 
 use paint_nn::backbone::Spec;
 use paint_tensor::Tensor;
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 ///
 /// One sum tells: it is not finite if any pixel is not, and pixels of 0 to 255 give a mean far above 1. The check
 /// reads one number from the device.
-pub(crate) fn check(images: &Tensor, spec: &Spec) -> Result<usize> {
+pub fn check(images: &Tensor, spec: &Spec) -> Result<usize> {
     let [height, width] = spec.image_size;
     let refuse = |expected: String, found: String| Err(Error::Images { expected, found });
     let &[b, 3, h, w] = images.shape() else {

@@ -165,6 +165,8 @@ mod tests {
 
     use super::*;
 
+    type Parameter = fn(&View) -> f32;
+
     /// The ranges of CoTTA's transforms, which PAINT's code shares but for the padding: an angle in degrees, a shift of
     /// 1/16 of the (padded) side, and so on.
     #[test]
@@ -174,7 +176,7 @@ mod tests {
         {
             let draw = |seed| View::draw(&mut Seed(seed).derive("views", &[]), size, padding);
             let views: Vec<View> = (0..4000).map(draw).collect();
-            let ranges: [(&str, fn(&View) -> f32, f32, f32); 10] = [
+            let ranges: [(&str, Parameter, f32, f32); 10] = [
                 ("brightness", |view| view.factors[0], 0.6, 1.4),
                 ("contrast", |view| view.factors[1], 0.7, 1.3),
                 ("saturation", |view| view.factors[2], 0.5, 1.5),
