@@ -104,13 +104,8 @@ impl LabelledImages {
 }
 
 /// The middle of the image, resized so that it fills the input.
-fn fitted(image: Image, [height, width]: [usize; 2]) -> Result<Image> {
-    let steps = if height == width {
-        Preprocess::resize_and_crop(height, height, Filter::Bilinear)
-    } else {
-        Preprocess::exact(width, height, Filter::Bilinear)
-    };
-    Ok(steps.apply(image)?)
+fn fitted(image: Image, size: [usize; 2]) -> Result<Image> {
+    Ok(Preprocess::cover_and_crop(size, size, Filter::Bilinear).apply(image)?)
 }
 
 /// Appends the three colour planes, one after the other.

@@ -18,6 +18,15 @@ pub enum Step {
         /// The interpolation.
         filter: Filter,
     },
+    /// The smallest size that covers `width` x `height`, proportions kept: one side fits, the other is as long or longer.
+    ResizeToCover {
+        /// At least so many pixels per row.
+        width: usize,
+        /// At least so many rows.
+        height: usize,
+        /// The interpolation.
+        filter: Filter,
+    },
     /// To exactly this size.
     Resize {
         /// Pixels per row.
@@ -51,6 +60,16 @@ impl Preprocess {
         ])
     }
 
+    /// Resized to cover `resize` with its proportions kept, then the middle of size `crop`, both `[height, width]`. For squares
+    /// this is [`Self::resize_and_crop`].
+    pub fn cover_and_crop([height, width]: [usize; 2], crop: [usize; 2], filter: Filter) -> Self {
+        if height == width && crop[0] == crop[1] {
+            return Self::resize_and_crop(height, crop[0], filter);
+        }
+        let cover = Step::ResizeToCover { width, height, filter };
+        Self(vec![cover, Step::CentreCrop { width: crop[1], height: crop[0] }])
+    }
+
     /// To exactly `width` x `height`, whatever the proportions.
     pub fn exact(width: usize, height: usize, filter: Filter) -> Self {
         Self(vec![Step::Resize { width, height, filter }])
@@ -60,6 +79,9 @@ impl Preprocess {
     pub fn apply(&self, image: Image) -> Result<Image> {
         self.0.iter().try_fold(image, |image, step| match *step {
             Step::ResizeShortSide { size, filter } => image.resize_short_side(size, filter),
+            Step::ResizeToCover { width, height, filter } => {
+                image.resize_to_cover(width, height, filter)
+            }
             Step::Resize { width, height, filter }
                 if (width, height) != (image.width(), image.height()) =>
             {
@@ -88,6 +110,10 @@ mod tests {
             expected
         );
         assert_eq!(Preprocess::default().apply(image.clone()).unwrap(), image);
+        // 30 x 20 to cover 24 x 18 is 27 x 18: the rows decide.
+        let cover = image.resize(27, 18, Filter::Bilinear).unwrap().centre_crop(20, 16).unwrap();
+        let steps = Preprocess::cover_and_crop([18, 24], [16, 20], Filter::Bilinear);
+        assert_eq!(steps.apply(image.clone()).unwrap(), cover);
         let exact = Preprocess::exact(7, 9, Filter::Bicubic).apply(image.clone()).unwrap();
         assert_eq!(exact, image.resize(7, 9, Filter::Bicubic).unwrap());
     }

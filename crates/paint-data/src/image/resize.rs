@@ -175,6 +175,14 @@ impl Image {
             |side: usize| if side == short { size } else { size.saturating_mul(side) / short };
         self.resize(scaled(self.width), scaled(self.height), filter)
     }
+
+    /// The smallest image with these proportions that is at least `width` x `height`; sides are rounded as timm's
+    /// `ResizeKeepRatio` does, half to even.
+    pub fn resize_to_cover(&self, width: usize, height: usize, filter: Filter) -> Result<Self> {
+        let ratio = (self.height as f64 / height as f64).min(self.width as f64 / width as f64);
+        let scaled = |side: usize| (side as f64 / ratio).round_ties_even() as usize;
+        self.resize(scaled(self.width), scaled(self.height), filter)
+    }
 }
 
 #[cfg(test)]

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use paint_data::image::{Filter, Preprocess};
+use paint_data::image::{Filter, Preprocess, Step};
 use paint_data::{Dataset, Domain, Info, Sample};
 use paint_nn::checkpoint::{self, CropMode, Interpolation};
 
 use crate::config::Resize;
 use crate::{Error, Result};
 
-/// What brings an image to the input of a network: its short side to `size / crop_pct` and the middle cut out, or both
-/// sides squeezed, as its weights were trained.
+/// What brings an image to the input of a network: resized to `input_size / crop_pct`, with its proportions
+/// ([`CropMode::Center`]) or without ([`CropMode::Squash`]), then the middle cut out.
+///
+/// As in timm, except that timm 1.0 resizes to a rectangle with bilinear weights whatever interpolation the weights ask for.
 pub fn image_steps(preprocess: &checkpoint::Preprocess) -> Result<Preprocess> {
     let [height, width] = preprocess.input_size;
     let filter = match preprocess.interpolation {
@@ -24,11 +26,18 @@ pub fn image_steps(preprocess: &checkpoint::Preprocess) -> Result<Preprocess> {
         }
     };
     let grown = |size: usize| (size as f32 / preprocess.crop_pct).floor() as usize;
+    let [grown_height, grown_width] = [grown(height), grown(width)];
     Ok(match preprocess.crop_mode {
-        CropMode::Center if height == width => {
-            Preprocess::resize_and_crop(grown(height), height, filter)
+        CropMode::Center => {
+            Preprocess::cover_and_crop([grown_height, grown_width], [height, width], filter)
         }
-        CropMode::Center | CropMode::Squash => Preprocess::exact(width, height, filter),
+        CropMode::Squash => {
+            let mut steps = Preprocess::exact(grown_width, grown_height, filter);
+            if (grown_width, grown_height) != (width, height) {
+                steps.0.push(Step::CentreCrop { width, height });
+            }
+            steps
+        }
     })
 }
 
@@ -105,7 +114,31 @@ mod tests {
         let steps = image_steps(&preprocess([224, 224], 0.9, CropMode::Center)).unwrap();
         assert_eq!(steps, Preprocess::resize_and_crop(248, 224, Filter::Bicubic));
         let steps = image_steps(&preprocess([32, 48], 1.0, CropMode::Center)).unwrap();
+        assert_eq!(steps, Preprocess::cover_and_crop([32, 48], [32, 48], Filter::Bicubic));
+        let steps = image_steps(&preprocess([32, 48], 1.0, CropMode::Squash)).unwrap();
         assert_eq!(steps, Preprocess::exact(48, 32, Filter::Bicubic));
+        // timm squashes to 32 / 0.8 x 48 / 0.8 and cuts the middle out.
+        let steps = image_steps(&preprocess([32, 48], 0.8, CropMode::Squash)).unwrap();
+        let Preprocess(mut expected) = Preprocess::exact(60, 40, Filter::Bicubic);
+        expected.push(Step::CentreCrop { width: 48, height: 32 });
+        assert_eq!(steps, Preprocess(expected));
+    }
+
+    #[test]
+    fn a_square_image_keeps_its_proportions_in_a_rectangular_input() {
+        // A white disc of radius 20 in the middle of 64 x 64; 32 x 48 shows its middle rows at 48 / 64 of the size.
+        let pixels = (0..64 * 64).flat_map(|i| {
+            let (x, y) = ((i % 64) as f64 - 31.5, (i / 64) as f64 - 31.5);
+            [if x * x + y * y < 400.0 { 255 } else { 0 }; 3]
+        });
+        let disc = Image::new(64, 64, pixels.collect()).unwrap();
+        let steps = image_steps(&preprocess([32, 48], 1.0, CropMode::Center)).unwrap();
+        let seen = steps.apply(disc).unwrap();
+        assert_eq!((seen.width(), seen.height()), (48, 32));
+        let is_white = |x: usize, y: usize| seen.pixels()[3 * (y * 48 + x)] > 127;
+        let across = (0..48).filter(|&x| is_white(x, 16)).count();
+        let down = (0..32).filter(|&y| is_white(24, y)).count();
+        assert_eq!((across, down), (30, 30));
     }
 
     #[test]
