@@ -1,4 +1,4 @@
-//! What can go wrong with a user's data, told with the file's name.
+//! What can go wrong with a user's data, with the name of the file.
 
 use std::path::PathBuf;
 
@@ -21,6 +21,16 @@ pub enum Error {
         /// What was found.
         found: String,
         /// The file concerned.
+        path: PathBuf,
+    },
+    /// One image is damaged, or of a kind that is not read. The other images of its dataset are not concerned.
+    #[error("expected {expected}, found {found}: {}", path.display())]
+    Image {
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        found: String,
+        /// The image file.
         path: PathBuf,
     },
     /// A file breaks the rules of its format.
@@ -68,6 +78,20 @@ impl Error {
             paint_files::Fault::Io(source) => Self::io(source, path),
             fault => Self::File { fault, path: path.into() },
         }
+    }
+
+    /// Whether one image alone is at fault, because it is damaged or breaks its decoder, so that a reader may skip it and
+    /// go on with the others.
+    pub fn is_damaged_image(&self) -> bool {
+        matches!(self, Self::Image { .. } | Self::Panic { .. })
+    }
+
+    pub(crate) fn image(
+        expected: impl Into<String>,
+        found: impl Into<String>,
+        path: impl Into<PathBuf>,
+    ) -> Self {
+        Self::Image { expected: expected.into(), found: found.into(), path: path.into() }
     }
 
     pub(crate) fn format(

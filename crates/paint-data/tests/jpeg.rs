@@ -7,7 +7,12 @@ use std::path::{Path, PathBuf};
 use paint_data::Image;
 use paint_rng::Seed;
 
-/// The files whose names begin with `refused_`, or the others.
+/// Damaged files that libjpeg reads over.
+const DAMAGED: &str = "damaged_";
+/// Files of kinds that are not read.
+const REFUSED: &str = "refused_";
+
+/// The files that our decoder reads, damaged ones included, or those that it refuses.
 fn files(refused: bool) -> Vec<PathBuf> {
     let folder: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "..", "..", "fixtures", "jpeg"].iter().collect();
@@ -15,7 +20,7 @@ fn files(refused: bool) -> Vec<PathBuf> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "jpg"))
-        .filter(|path| name(path).starts_with("refused_") == refused)
+        .filter(|path| name(path).starts_with(REFUSED) == refused)
         .collect();
     files.sort();
     files
@@ -28,7 +33,7 @@ fn name(path: &Path) -> &str {
 #[test]
 fn every_kind_decodes_to_the_pixels_of_libjpeg_turbo() {
     let files = files(false);
-    assert_eq!(files.len(), 38);
+    assert_eq!(files.len(), 38 + 13);
     for path in files {
         let image = Image::open(&path).unwrap();
         let expected = Image::open(&path.with_extension("png")).unwrap();
@@ -48,7 +53,6 @@ fn what_is_not_read_is_refused_with_the_reason() {
         ("refused_no_codes.jpg", "no Huffman table"),
         ("refused_no_end.jpg", "the end of the data"),
         ("refused_no_steps.jpg", "no quantisation table"),
-        ("refused_scans_missing.jpg", "no scan for a component"),
         ("refused_too_many_scans.jpg", "more than 100 scans"),
         ("refused_twelve_bits.jpg", "other than 8 bits"),
         ("refused_two_components.jpg", "number of components"),
@@ -61,6 +65,24 @@ fn what_is_not_read_is_refused_with_the_reason() {
         let error = Image::open(path).unwrap_err().to_string();
         assert!(error.contains(reason) && error.ends_with(expected_name), "{error}");
     }
+}
+
+#[test]
+fn damage_is_read_over_and_refused_by_those_who_want_none() {
+    for path in files(false) {
+        let intact = Image::open_intact(&path);
+        if !name(&path).starts_with(DAMAGED) {
+            assert_eq!(intact.unwrap(), Image::open(&path).unwrap(), "{}", name(&path));
+            continue;
+        }
+        let error = intact.unwrap_err();
+        assert!(error.is_damaged_image() && error.to_string().contains(name(&path)), "{error}");
+    }
+    for path in files(true) {
+        assert!(Image::open(&path).unwrap_err().is_damaged_image(), "{}", name(&path));
+    }
+    let absent = Image::open(Path::new("no/such/file.jpg")).unwrap_err();
+    assert!(!absent.is_damaged_image(), "{absent}");
 }
 
 #[test]
@@ -90,7 +112,7 @@ fn no_flipped_bits_make_the_decoder_panic() {
             }
         }
         // Most flips of a whole file change pixels only; many break a code.
-        assert!(refused > 0 && (decoded > 0 || name(&path).starts_with("refused_")), "{path:?}");
+        assert!(refused > 0 && (decoded > 0 || name(&path).starts_with(REFUSED)), "{path:?}");
     }
 }
 
@@ -122,14 +144,48 @@ fn a_frame_is_as_large_as_its_bits_can_hold_and_no_larger() {
     for (frame, band, bytes) in [(0xc2, [0, 0], 1024), (0xc0, [0, 63], 2048)] {
         let page = decode(&flat(frame, [512, 1024], band, bytes)).unwrap();
         assert!(page.pixels().iter().all(|&value| value == 128));
-        let error = decode(&flat(frame, [512, 1024], band, bytes - 1)).unwrap_err();
-        assert!(error.contains("the end of the data within a scan"), "{error}");
         // Twice as high, within the limit on pixels.
         let error = decode(&flat(frame, [512, 2048], band, bytes)).unwrap_err();
         let found = format!("16384 blocks in the frame header and {} bytes after it", bytes + 56);
         assert!(error.contains(&found) && error.ends_with("page.jpg"), "{error}");
     }
-    // A few bits can pass over every block of a band, but a component needs its constants.
-    let error = decode(&flat(0xc2, [512, 512], [1, 63], 512)).unwrap_err();
-    assert!(error.contains("no scan for a component"), "{error}");
+}
+
+#[test]
+fn scans_that_pass_over_a_large_image_for_nothing_are_refused_with_the_limit() {
+    // A grey page of 4096 x 4096: a bit for each block, then scans of a few bytes that refine nothing in any of them.
+    let page = flat(0xc2, [4096, 4096], [0, 0], 1 << 15);
+    let refine = [0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0x10];
+    let with_scans = |count: usize| {
+        let mut bytes = page[..page.len() - 2].to_vec();
+        for _ in 0..count {
+            bytes.extend(refine);
+            // Each code says that 2^14 + 0 blocks have nothing new; sixteen of them are the page.
+            bytes.extend([0; 30]);
+        }
+        bytes.extend([0xff, 0xd9]);
+        Image::decode(&bytes, Path::new("page.jpg")).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(with_scans(6), Ok(()));
+    let error = with_scans(80).unwrap_err();
+    assert!(error.contains("more than the") && error.contains("allowed for"), "{error}");
+}
+
+/// The shortest lossless WebP of this size: every pixel is the same, so none takes a bit.
+fn flat_webp(side: u32) -> Vec<u8> {
+    let header = (side - 1) | (side - 1) << 14;
+    // No transform, no cache, no other codes; then five codes of one symbol each: 0.
+    let codes = 0b0001_0001_0001_0001_0001_u32 << 3;
+    let body = [&[0x2f], &header.to_le_bytes()[..], &codes.to_le_bytes(), &[0; 5]].concat();
+    let chunk = [b"VP8L", &(body.len() as u32).to_le_bytes()[..], &body].concat();
+    [b"RIFF", &(chunk.len() as u32 + 4).to_le_bytes()[..], b"WEBP", &chunk].concat()
+}
+
+#[test]
+fn a_few_bytes_do_not_become_an_image_of_hundreds_of_megabytes() {
+    let decode = |side| Image::decode(&flat_webp(side), Path::new("flat.webp"));
+    let image = decode(2048).unwrap();
+    assert!(image.pixels().iter().all(|&value| value == 0));
+    let error = decode(8192).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("pixels, the limit for 34 bytes"), "{error}");
 }

@@ -25,6 +25,8 @@ pub const MAX_SIDE: usize = 16_384;
 pub const MAX_PIXELS: usize = 1 << 26;
 /// The largest image file read (256 MiB).
 const MAX_FILE: u64 = 1 << 28;
+/// Pixels that any WebP file may have, however short (4 Mi).
+const FREE_WEBP_PIXELS: usize = 1 << 22;
 
 /// A format, by its first bytes.
 #[derive(Debug, Clone, Copy)]
@@ -46,67 +48,103 @@ impl Format {
         }
     }
 
-    /// The most pixels one byte of a file can stand for. JPEG: half a bit for each of the 64 pixels of a block, with room for
-    /// subsampled planes; PNG: deflate's 1,032 to 1 at one bit a pixel; BMP: run lengths. A flat WebP has no such bound.
-    fn pixels_per_byte(self) -> usize {
-        match self {
+    /// Its name, if it is an image after all, of a format that is not read.
+    fn sniff_foreign(bytes: &[u8]) -> Option<&'static str> {
+        match bytes {
+            [b'G', b'I', b'F', b'8', ..] => Some("a GIF image"),
+            [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => Some("a TIFF image"),
+            [_, _, _, _, b'f', b't', b'y', b'p', b'h', b'e', b'i', ..] => Some("a HEIC image"),
+            [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', ..] => Some("an AVIF image"),
+            _ => None,
+        }
+    }
+
+    /// The most pixels of a file of `len` bytes: what they can stand for, or what is spent on them. JPEG: half a bit for each of
+    /// the 64 pixels of a block, with room for subsampled planes; PNG: deflate's 1,032 to 1 at one bit per pixel; BMP: run
+    /// lengths. A flat WebP of any size takes a few bytes, so its bound is on what so few bytes may cost.
+    fn most_pixels(self, len: usize) -> usize {
+        let per_byte = match self {
             Self::Jpeg | Self::Bmp => 1024,
             Self::Png => 8 * 1032,
-            Self::WebP => MAX_PIXELS,
-        }
+            Self::WebP => 2048,
+        };
+        let free = if let Self::WebP = self { FREE_WEBP_PIXELS } else { 0 };
+        len.saturating_mul(per_byte).saturating_add(free)
     }
 }
 
 impl Image {
-    /// Reads an image file.
+    /// Reads an image file. Damage that decoders commonly read over, in the coded data of a JPEG, is read over.
     pub fn open(path: &Path) -> Result<Self> {
-        let io = |source| Error::io(source, path);
-        let file = File::open(path).map_err(io)?;
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
-        if bytes.len() as u64 > MAX_FILE {
-            return Err(Error::format(
-                format!("an image file of at most {MAX_FILE} bytes"),
-                "more",
-                path,
-            ));
-        }
-        Self::decode(&bytes, path)
+        Self::decode(&read(path)?, path)
+    }
+
+    /// Reads an image file and refuses it if anything in it is damaged.
+    pub fn open_intact(path: &Path) -> Result<Self> {
+        let bytes = read(path)?;
+        let unsound = |fault: jpeg::Fault| Error::image(SOUND_JPEG, fault.to_string(), path);
+        let (image, damage) = decode(&bytes, path)?;
+        damage.map_or(Ok(image), |fault| Err(unsound(fault)))
     }
 
     /// Decodes the bytes of an image file; `name` is what errors call it.
     pub fn decode(bytes: &[u8], name: &Path) -> Result<Self> {
-        let Some(format) = Format::sniff(bytes) else {
-            let start = &bytes[..bytes.len().min(8)];
-            let found = if start.is_empty() {
-                "an empty file".into()
-            } else {
-                format!("a file that starts with \"{}\"", start.escape_ascii())
-            };
-            return Err(Error::format("a JPEG, PNG, WebP or BMP image", found, name));
-        };
-        let unsound = |error: &dyn Display| {
-            Error::format(format!("a sound {format:?} image"), error.to_string(), name)
-        };
-        let check =
-            |width: usize, height: usize| check_size(format, width, height, bytes.len(), name);
-        match format {
-            Format::Jpeg => jpeg::decode(bytes, check, unsound),
-            Format::Png => decode_png(bytes, check, unsound),
-            Format::WebP => decode_webp(bytes, check, unsound),
-            Format::Bmp => bmp::decode(bytes, check, unsound),
-        }
+        decode(bytes, name).map(|(image, _)| image)
     }
+}
+
+const SOUND_JPEG: &str = "a sound JPEG image";
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let io = |source| Error::io(source, path);
+    let file = File::open(path).map_err(io)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > MAX_FILE {
+        let expected = format!("an image file of at most {MAX_FILE} bytes");
+        return Err(Error::image(expected, "more", path));
+    }
+    Ok(bytes)
+}
+
+/// The image, and the damage that was read over.
+fn decode(bytes: &[u8], name: &Path) -> Result<(Image, Option<jpeg::Fault>)> {
+    let Some(format) = Format::sniff(bytes) else {
+        let start = &bytes[..bytes.len().min(8)];
+        let found = match (start, Format::sniff_foreign(bytes)) {
+            ([], _) => "an empty file".to_owned(),
+            (_, Some(foreign)) => foreign.to_owned(),
+            _ => format!("a file that starts with \"{}\"", start.escape_ascii()),
+        };
+        return Err(Error::image("a JPEG, PNG, WebP or BMP image", found, name));
+    };
+    let sound = match format {
+        Format::Jpeg => SOUND_JPEG,
+        Format::Png => "a sound PNG image",
+        Format::WebP => "a sound WebP image",
+        Format::Bmp => "a sound BMP image",
+    };
+    let unsound = |error: &dyn Display| Error::image(sound, error.to_string(), name);
+    let check = |width: usize, height: usize| check_size(format, width, height, bytes.len(), name);
+    let image = match format {
+        Format::Jpeg => return jpeg::decode(bytes, check, unsound),
+        Format::Png => decode_png(bytes, check, unsound)?,
+        Format::WebP => decode_webp(bytes, check, unsound)?,
+        Format::Bmp => bmp::decode(bytes, check, unsound)?,
+    };
+    Ok((image, None))
 }
 
 fn check_size(format: Format, width: usize, height: usize, len: usize, name: &Path) -> Result<()> {
     let found = || format!("{width}x{height} in the header");
     if width == 0 || height == 0 || width.max(height) > MAX_SIDE || width * height > MAX_PIXELS {
         let expected = format!("sides from 1 to {MAX_SIDE} and at most {MAX_PIXELS} pixels");
-        return Err(Error::format(expected, found(), name));
+        return Err(Error::image(expected, found(), name));
     }
-    if width * height > len.saturating_mul(format.pixels_per_byte()) {
-        return Err(Error::format(format!("an image that {len} bytes can hold"), found(), name));
+    let most = format.most_pixels(len);
+    if width * height > most {
+        let expected = format!("at most {most} pixels, the limit for {len} bytes");
+        return Err(Error::image(expected, found(), name));
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! The bits of one restart interval, read from the top of a 64-bit buffer.
 
-use super::fault::{Fault, Outcome};
 use super::huffman::{Huffman, LOOKAHEAD};
 use super::markers::PADDING;
 
-/// A reader of bits. Past the end it gives zeros and remembers it, so that the inner loops need not look.
+/// A reader of bits. Past the end it gives zeros and remembers it, so that the inner loops need not look; so it does with
+/// damage, which libjpeg reads over with a warning.
 pub(super) struct Bits<'a> {
     /// With [`PADDING`] at the end.
     data: &'a [u8],
@@ -13,11 +13,12 @@ pub(super) struct Bits<'a> {
     buffer: u64,
     /// How many bits of the buffer count.
     count: u32,
+    damaged: bool,
 }
 
 impl<'a> Bits<'a> {
     pub(super) fn new(data: &'a [u8]) -> Self {
-        Self { data, at: 0, buffer: 0, count: 0 }
+        Self { data, at: 0, buffer: 0, count: 0, damaged: false }
     }
 
     /// Makes at least 56 bits available: a code and its magnitude take at most 31.
@@ -68,15 +69,35 @@ impl<'a> Bits<'a> {
 
     /// The next symbol of a code.
     #[inline(always)]
-    pub(super) fn symbol(&mut self, huffman: &Huffman) -> Outcome<u8> {
+    pub(super) fn symbol(&mut self, huffman: &Huffman) -> u8 {
         let (length, symbol) = huffman.short(self.peek(LOOKAHEAD));
         if length > 0 {
             self.skip(length);
-            return Ok(symbol);
+            return symbol;
         }
-        let (length, symbol) = huffman.long(self.peek(16)).ok_or(Fault::Damaged("code"))?;
+        self.long_symbol(huffman)
+    }
+
+    /// Bits that are no code count as the symbol 0 after 17 of them, as in libjpeg.
+    #[cold]
+    fn long_symbol(&mut self, huffman: &Huffman) -> u8 {
+        let (length, symbol) = huffman.long(self.peek(16)).unwrap_or_else(|| {
+            self.damaged = true;
+            (17, 0)
+        });
         self.skip(length);
-        Ok(symbol)
+        symbol
+    }
+
+    /// Notes damage that the bits themselves do not show.
+    #[cold]
+    pub(super) fn note_damage(&mut self) {
+        self.damaged = true;
+    }
+
+    /// True if some bits were no code, or a code that cannot stand there.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.damaged
     }
 
     /// True if more bits were read than there are.

@@ -1,8 +1,8 @@
 //! What can be wrong inside a JPEG, as the noun that follows "found" in the error of the file.
 
-/// Why a file was not decoded.
+/// Why a file was not decoded, or what was read over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(in crate::image) enum Fault {
     #[error("the end of the data within {0}")]
     Ends(&'static str),
     #[error("a damaged {0}")]
@@ -13,6 +13,8 @@ pub(super) enum Fault {
     Missing(&'static str),
     #[error("a restart marker missing or out of order")]
     Restart,
+    #[error("scans over {work} coefficients, more than the {limit} allowed for {bytes} bytes")]
+    TooMuchWork { work: usize, limit: usize, bytes: usize },
     #[error("more than {0} scans")]
     TooManyScans(usize),
     #[error(

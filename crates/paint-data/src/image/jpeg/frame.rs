@@ -19,6 +19,15 @@ pub(super) struct Frame {
     pub(super) components: Vec<Component>,
     /// Units of an interleaved scan, across and down.
     pub(super) units: (usize, usize),
+    /// The first damage that was read over.
+    pub(super) damage: Option<Fault>,
+}
+
+impl Frame {
+    /// Remembers what is wrong, unless something else was before.
+    pub(super) fn note(&mut self, fault: Fault) {
+        self.damage.get_or_insert(fault);
+    }
 }
 
 /// One component, such as luma.
@@ -146,7 +155,7 @@ impl Header {
                 })
             })
             .collect::<Outcome<_>>()?;
-        Ok(Frame { width, height, progressive, components, units })
+        Ok(Frame { width, height, progressive, components, units, damage: None })
     }
 }
 

@@ -105,13 +105,44 @@ impl<'a> Markers<'a> {
         data.extend_from_slice(&[0; PADDING]);
     }
 
-    /// Takes the restart marker number `count` (modulo eight).
-    pub(super) fn restart(&mut self, count: usize) -> Outcome<()> {
-        match self.next_code() {
-            Some(code) if code == RST0 + (count % 8) as u8 => Ok(()),
-            _ => Err(Fault::Restart),
+    /// Takes the restart marker number `count` (modulo eight), or finds the best place to go on without it, as libjpeg does.
+    pub(super) fn restart(&mut self, count: usize) -> Outcome<Restart> {
+        let expected = (count % 8) as u8;
+        let mut found = Restart::InOrder;
+        loop {
+            let before = self.rest;
+            let code = self.next_code().ok_or(Fault::Ends("a scan"))?;
+            let distance = match code {
+                RST0..SOI => (code - RST0).wrapping_sub(expected) % 8,
+                // Any other marker is a later one, unless it has no meaning.
+                SOF0.. => 1,
+                _ => 7,
+            };
+            match distance {
+                0 => return Ok(found),
+                // One of the next two: the data before it are lost.
+                1 | 2 => {
+                    let marker = before.len() - self.rest.len() - 2;
+                    self.rest = &before[marker..];
+                    return Ok(Restart::Ahead);
+                }
+                // One of the last two: its data were taken for those of the interval before.
+                6 | 7 => found = Restart::Resumed,
+                _ => return Ok(Restart::Resumed),
+            }
         }
     }
+}
+
+/// What was found in place of a restart marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Restart {
+    /// The marker.
+    InOrder,
+    /// Another marker, after which the data go on.
+    Resumed,
+    /// A later marker: this interval has no data.
+    Ahead,
 }
 
 /// The place of the first 0xff, or the length.
@@ -133,10 +164,37 @@ mod tests {
         let mut data = Vec::new();
         markers.interval(&mut data);
         assert_eq!(data[..data.len() - PADDING], [1, 2, 0xff, 3, 4, 5, 6, 7, 8, 9, 10]);
-        assert_eq!(markers.restart(9), Ok(()));
+        assert_eq!(markers.restart(9), Ok(Restart::InOrder));
         markers.interval(&mut data);
         assert_eq!(data[..data.len() - PADDING], [11]);
-        assert_eq!(markers.restart(2), Err(Fault::Restart));
+        assert_eq!(markers.restart(2), Err(Fault::Ends("a scan")));
+    }
+
+    #[test]
+    fn a_restart_out_of_order_is_gone_on_from_as_libjpeg_does() {
+        let restart = |bytes: &[u8], count| {
+            let mut markers = Markers::new(bytes);
+            (markers.restart(count), markers.len())
+        };
+        // Expected is number 3. The next two are left where they are, the last two passed over, and others taken.
+        for (found, expected) in [
+            (0xd3, (Ok(Restart::InOrder), 2)),
+            (0xd4, (Ok(Restart::Ahead), 4)),
+            (0xd5, (Ok(Restart::Ahead), 4)),
+            (0xd6, (Ok(Restart::Resumed), 2)),
+            (0xd7, (Ok(Restart::Resumed), 2)),
+            (0xd0, (Ok(Restart::Resumed), 2)),
+            (EOI, (Ok(Restart::Ahead), 4)),
+        ] {
+            assert_eq!(restart(&[0xff, found, 7, 7], 11), expected, "{found:02x}");
+        }
+        for passed in [0xd1, 0xd2, TEM] {
+            let found = restart(&[0xff, passed, 7, 0xff, 0xd3, 7], 3);
+            assert_eq!(found, (Ok(Restart::Resumed), 1), "{passed:02x}");
+        }
+        // What lies before a later marker is lost, so that the next interval has no data.
+        let bytes = [0xff, TEM, 7, 7, 0xff, EOI];
+        assert_eq!(restart(&bytes, 3), (Ok(Restart::Ahead), 2));
     }
 
     #[test]

@@ -9,10 +9,12 @@
 //! coefficients ([`dct`]), [`upsample`] and [`colour`] pixels of samples.
 //!
 //! # Fidelity
-//! libjpeg warns and goes on where data are damaged; here that is an error, as is an end before the end marker (Pillow's default too).
-//! It smooths blocks of progressive files whose later scans are missing; here they are shown as they are. It makes grey of
-//! a component without a scan of its constant coefficients; here that is an error, because what a file can make us allocate is
-//! bounded by the bits that such a scan must have ([`frame`]).
+//! libjpeg warns and goes on where data are damaged: bits that are no code, data that end before their scan does, restart markers
+//! out of order, components without a scan. So does this decoder; [`decode`] gives the first damage beside the image, for
+//! those who want none. Three things differ. A file without its end marker is refused, as Pillow and torchvision refuse it:
+//! half an image must not pass for a whole one. libjpeg smooths the blocks of progressive files whose later scans are missing;
+//! here they are shown as they are. And coefficients that no image has, which damage makes, wrap around elsewhere than in its
+//! vector code.
 
 mod bits;
 pub(crate) mod colour;
@@ -31,9 +33,10 @@ pub(crate) mod upsample;
 
 use std::fmt::Display;
 
+pub(in crate::image) use self::fault::Fault;
 use self::{
     colour::{Colour, assemble},
-    fault::{Fault, Outcome},
+    fault::Outcome,
     frame::{Frame, Header},
     markers::{DAC, DHT, EOI, JPG, Markers, SOF0, SOF15, SOS},
     scan::Scan,
@@ -43,21 +46,30 @@ use self::{
 use super::Image;
 use crate::{Error, Result};
 
-/// The most scans of a file: a scan of a few bytes can pass over the whole image, and real files have a dozen.
+/// The most scans of a file; real ones have a dozen.
 const MAX_SCANS: usize = 100;
+/// A scan of a few bytes can pass over the whole image, so the coefficients that all scans pass over are bounded by the size of
+/// the file. A blank page takes one bit per block, and its ten scans pass over two hundred coefficients of each: 1,600 per byte.
+const MAX_WORK_PER_BYTE: usize = 4096;
+/// The sample of a block without coefficients.
+const MIDDLE: u8 = 128;
+/// Work that is done for any file, whatever its size.
+const FREE_WORK: usize = 1 << 26;
 
-/// Decodes a JPEG; `check` sees width and height before anything is allocated for them.
+/// Decodes a JPEG, and gives the damage that was read over; `check` sees width and height before anything is allocated for
+/// them.
 pub(super) fn decode(
     bytes: &[u8],
     check: impl Fn(usize, usize) -> Result<()>,
     unsound: impl Fn(&dyn Display) -> Error,
-) -> Result<Image> {
+) -> Result<(Image, Option<Fault>)> {
     let (mut markers, mut tables) = (Markers::new(bytes), Tables::default());
     let header = read_header(&mut markers, &mut tables).map_err(|fault| unsound(&fault))?;
     let (width, height) = (header.width, header.height);
     check(width, height)?;
-    let pixels = read_image(header, &mut markers, &mut tables).map_err(|fault| unsound(&fault))?;
-    Image::new(width, height, pixels)
+    let (pixels, damage) =
+        read_image(header, &mut markers, &mut tables).map_err(|fault| unsound(&fault))?;
+    Ok((Image::new(width, height, pixels)?, damage))
 }
 
 /// Everything up to the frame header.
@@ -76,10 +88,16 @@ fn is_frame(code: u8) -> bool {
 }
 
 /// The scans, and the pixels they add up to.
-fn read_image(header: Header, markers: &mut Markers, tables: &mut Tables) -> Outcome<Vec<u8>> {
-    header.check_room(markers.len())?;
+fn read_image(
+    header: Header,
+    markers: &mut Markers,
+    tables: &mut Tables,
+) -> Outcome<(Vec<u8>, Option<Fault>)> {
+    let bytes = markers.len();
+    header.check_room(bytes)?;
     let mut frame = header.frame()?;
-    let mut scans = 0;
+    let limit = FREE_WORK + bytes.saturating_mul(MAX_WORK_PER_BYTE);
+    let (mut scans, mut work) = (0, 0);
     loop {
         match markers.next()? {
             (EOI, _) => break,
@@ -88,25 +106,36 @@ fn read_image(header: Header, markers: &mut Markers, tables: &mut Tables) -> Out
                 if scans > MAX_SCANS {
                     return Err(Fault::TooManyScans(MAX_SCANS));
                 }
-                Scan::read(body, &frame)?.decode(&mut frame, tables, markers)?;
+                let scan = Scan::read(body, &frame)?;
+                work += scan.work(&frame);
+                if work > limit {
+                    return Err(Fault::TooMuchWork { work, limit, bytes });
+                }
+                scan.decode(&mut frame, tables, markers)?;
             }
             (code, _) if is_frame(code) => return Err(Fault::Unsupported("a second frame")),
             (code, body) => tables.read(code, body)?,
         }
     }
-    finish(&mut frame, tables)
+    if scans == 0 {
+        return Err(Fault::Missing("scan"));
+    }
+    let pixels = finish(&mut frame, tables);
+    Ok((pixels, frame.damage))
 }
 
-fn finish(frame: &mut Frame, tables: &Tables) -> Outcome<Vec<u8>> {
+fn finish(frame: &mut Frame, tables: &Tables) -> Vec<u8> {
     if frame.components.iter().any(|component| !component.complete) {
-        return Err(Fault::Missing("scan for a component"));
+        frame.note(Fault::Missing("scan for a component"));
     }
-    if frame.progressive {
-        for component in &mut frame.components {
+    for component in &mut frame.components {
+        if frame.progressive {
             transform(component, 0, component.blocks.1);
+        } else if !component.complete {
+            component.plane.data.fill(MIDDLE);
         }
     }
     let ids: Vec<u8> = frame.components.iter().map(|component| component.id).collect();
     let parts: Vec<_> = frame.components.iter().map(|part| (&part.plane, part.enlarge)).collect();
-    Ok(assemble(&parts, Colour::of(tables, &ids), (frame.width, frame.height)))
+    assemble(&parts, Colour::of(tables, &ids), (frame.width, frame.height))
 }

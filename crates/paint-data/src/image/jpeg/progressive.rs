@@ -4,7 +4,6 @@
 use std::ops::RangeInclusive;
 
 use super::bits::Bits;
-use super::fault::{Fault, Outcome};
 use super::frame::Group;
 use super::huffman::Huffman;
 use super::scan::Coder;
@@ -24,19 +23,12 @@ impl<'a> DcFirst<'a> {
 }
 
 impl Coder for DcFirst<'_> {
-    fn block(
-        &mut self,
-        bits: &mut Bits,
-        part: usize,
-        group: &mut Group,
-        lane: usize,
-    ) -> Outcome<()> {
+    fn block(&mut self, bits: &mut Bits, part: usize, group: &mut Group, lane: usize) {
         bits.refill();
-        let size = bits.symbol(self.codes[part])?;
+        let size = bits.symbol(self.codes[part]);
         let last = &mut self.last[part];
         *last = last.wrapping_add(bits.magnitude(u32::from(size)));
         group[0][lane] = (*last << self.low) as i16;
-        Ok(())
     }
 
     fn restart(&mut self) {
@@ -56,11 +48,10 @@ impl DcRefine {
 }
 
 impl Coder for DcRefine {
-    fn block(&mut self, bits: &mut Bits, _: usize, group: &mut Group, lane: usize) -> Outcome<()> {
+    fn block(&mut self, bits: &mut Bits, _: usize, group: &mut Group, lane: usize) {
         if bits.flag() {
             group[0][lane] |= self.bit;
         }
-        Ok(())
     }
 
     fn restart(&mut self) {}
@@ -82,22 +73,22 @@ impl<'a> AcFirst<'a> {
 }
 
 impl Coder for AcFirst<'_> {
-    fn block(&mut self, bits: &mut Bits, _: usize, group: &mut Group, lane: usize) -> Outcome<()> {
+    fn block(&mut self, bits: &mut Bits, _: usize, group: &mut Group, lane: usize) {
         if self.empty_blocks > 0 {
             self.empty_blocks -= 1;
-            return Ok(());
+            return;
         }
         let mut k = *self.band.start();
         while k <= *self.band.end() {
             bits.refill();
-            let symbol = bits.symbol(self.codes)?;
+            let symbol = bits.symbol(self.codes);
             let (run, size) = (symbol >> 4, u32::from(symbol & 15));
             k += usize::from(run);
             match (run, size) {
                 (15, 0) => {}
                 (_, 0) => {
                     self.empty_blocks = (1 << run) - 1 + bits.take(u32::from(run));
-                    return Ok(());
+                    return;
                 }
                 _ => {
                     let value = (bits.magnitude(size) << self.low) as i16;
@@ -106,7 +97,9 @@ impl Coder for AcFirst<'_> {
             }
             k += 1;
         }
-        if k <= 64 { Ok(()) } else { Err(Fault::Damaged("block")) }
+        if k > 64 {
+            bits.note_damage();
+        }
     }
 
     fn restart(&mut self) {
@@ -156,11 +149,11 @@ impl<'a> AcRefine<'a> {
 }
 
 impl Coder for AcRefine<'_> {
-    fn block(&mut self, bits: &mut Bits, _: usize, group: &mut Group, lane: usize) -> Outcome<()> {
+    fn block(&mut self, bits: &mut Bits, _: usize, group: &mut Group, lane: usize) {
         let mut k = *self.band.start();
         while self.settled_blocks == 0 && k <= *self.band.end() {
             bits.refill();
-            let symbol = bits.symbol(self.codes)?;
+            let symbol = bits.symbol(self.codes);
             let (run, size) = (usize::from(symbol >> 4), symbol & 15);
             let value = match (run, size) {
                 (15, 0) => 0,
@@ -168,14 +161,18 @@ impl Coder for AcRefine<'_> {
                     self.settled_blocks = (1 << run) + bits.take(run as u32);
                     break;
                 }
-                (_, 1) if bits.take(1) == 1 => self.bit,
-                (_, 1) => -self.bit,
-                _ => return Err(Fault::Damaged("refinement")),
+                // A new coefficient is one bit high; other sizes are damage, and read as that.
+                (_, size) => {
+                    if size > 1 {
+                        bits.note_damage();
+                    }
+                    if bits.take(1) == 1 { self.bit } else { -self.bit }
+                }
             };
             k = self.refine(bits, group, lane, k, run);
             if value != 0 {
                 if k > *self.band.end() {
-                    return Err(Fault::Damaged("refinement"));
+                    bits.note_damage();
                 }
                 group[usize::from(ZIGZAG[k] & 63)][lane] = value;
             }
@@ -185,7 +182,6 @@ impl Coder for AcRefine<'_> {
             self.refine(bits, group, lane, k, 64);
             self.settled_blocks -= 1;
         }
-        Ok(())
     }
 
     fn restart(&mut self) {

@@ -4,7 +4,7 @@ use super::bits::Bits;
 use super::fault::{Fault, Outcome};
 use super::frame::{Frame, Group};
 use super::huffman::Huffman;
-use super::markers::Markers;
+use super::markers::{Markers, Restart};
 use super::progressive::{AcFirst, AcRefine, DcFirst, DcRefine};
 use super::sequential::Sequential;
 use super::tables::Tables;
@@ -32,13 +32,7 @@ struct Part {
 /// How the blocks of one kind of scan are coded.
 pub(super) trait Coder {
     /// Decodes a block of the scan's `part`th component into a lane.
-    fn block(
-        &mut self,
-        bits: &mut Bits,
-        part: usize,
-        group: &mut Group,
-        lane: usize,
-    ) -> Outcome<()>;
+    fn block(&mut self, bits: &mut Bits, part: usize, group: &mut Group, lane: usize);
     /// Forgets what goes from block to block.
     fn restart(&mut self);
 }
@@ -141,37 +135,28 @@ impl Scan {
         mut coder: impl Coder,
     ) -> Outcome<()> {
         let interleaved = self.parts.len() > 1;
-        let (across, down) = if interleaved {
-            frame.units
-        } else {
-            frame.components[self.parts[0].component].blocks
-        };
+        let (across, down) = self.units(frame);
         let units = across * down;
         let interval = if interval == 0 { units } else { interval };
         let mut data = Vec::new();
         let (mut column, mut row) = (0, 0);
+        // Once the data of an interval have ended, its other blocks stay as they are.
+        let mut exhausted = false;
         for (count, start) in (0..units).step_by(interval).enumerate() {
             if let Some(number) = count.checked_sub(1) {
-                markers.restart(number)?;
+                let restart = markers.restart(number)?;
+                exhausted &= restart == Restart::Ahead;
+                if restart != Restart::InOrder {
+                    frame.note(Fault::Restart);
+                }
                 coder.restart();
             }
             markers.interval(&mut data);
             let mut bits = Bits::new(&data);
             for _ in start..units.min(start + interval) {
-                for (index, part) in self.parts.iter().enumerate() {
-                    let component = &mut frame.components[part.component];
-                    let (h, v) = if interleaved { (component.h, component.v) } else { (1, 1) };
-                    for y in 0..v {
-                        let kept = if frame.progressive { row * v + y } else { y };
-                        let groups = &mut component.coefficients[kept * component.groups..];
-                        for block in column * h..(column + 1) * h {
-                            let group = &mut groups[block / 8];
-                            coder.block(&mut bits, index, group, block % 8)?;
-                        }
-                    }
-                }
-                if bits.overrun() {
-                    return Err(Fault::Ends("a scan"));
+                if !exhausted {
+                    self.unit(frame, &mut bits, &mut coder, (column, row));
+                    exhausted = bits.overrun();
                 }
                 column += 1;
                 if column == across {
@@ -181,8 +166,53 @@ impl Scan {
                     (column, row) = (0, row + 1);
                 }
             }
+            if exhausted {
+                frame.note(Fault::Ends("a scan"));
+            }
+            if bits.is_damaged() {
+                frame.note(Fault::Damaged("code"));
+            }
         }
         Ok(())
+    }
+
+    /// Decodes the blocks of one unit.
+    #[inline(always)]
+    fn unit(
+        &self,
+        frame: &mut Frame,
+        bits: &mut Bits,
+        coder: &mut impl Coder,
+        (column, row): (usize, usize),
+    ) {
+        let interleaved = self.parts.len() > 1;
+        for (index, part) in self.parts.iter().enumerate() {
+            let component = &mut frame.components[part.component];
+            let (h, v) = if interleaved { (component.h, component.v) } else { (1, 1) };
+            for y in 0..v {
+                let kept = if frame.progressive { row * v + y } else { y };
+                let groups = &mut component.coefficients[kept * component.groups..];
+                for block in column * h..(column + 1) * h {
+                    coder.block(bits, index, &mut groups[block / 8], block % 8);
+                }
+            }
+        }
+    }
+
+    /// The units of the scan, across and down: blocks, where it has one component.
+    fn units(&self, frame: &Frame) -> (usize, usize) {
+        match &self.parts[..] {
+            [part] => frame.components[part.component].blocks,
+            _ => frame.units,
+        }
+    }
+
+    /// The coefficients that the scan passes over.
+    pub(super) fn work(&self, frame: &Frame) -> usize {
+        let (across, down) = self.units(frame);
+        let is_banded = frame.progressive && self.band.0 > 0;
+        let band = if is_banded { self.band.1 + 1 - self.band.0 } else { 1 };
+        across * down * band
     }
 
     /// Turns a finished row of units into samples, so that a sequential image never holds more coefficients than that.

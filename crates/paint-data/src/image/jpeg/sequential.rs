@@ -1,7 +1,6 @@
 //! Blocks of baseline and extended sequential scans: all coefficients at once.
 
 use super::bits::Bits;
-use super::fault::{Fault, Outcome};
 use super::frame::Group;
 use super::huffman::{COEFFICIENT_LOOKAHEAD, Huffman};
 use super::scan::Coder;
@@ -22,16 +21,10 @@ impl<'a> Sequential<'a> {
 
 impl Coder for Sequential<'_> {
     #[inline]
-    fn block(
-        &mut self,
-        bits: &mut Bits,
-        part: usize,
-        group: &mut Group,
-        lane: usize,
-    ) -> Outcome<()> {
+    fn block(&mut self, bits: &mut Bits, part: usize, group: &mut Group, lane: usize) {
         let ac = self.ac[part];
         bits.refill();
-        let size = bits.symbol(self.dc[part])?;
+        let size = bits.symbol(self.dc[part]);
         let last = &mut self.last[part];
         *last = last.wrapping_add(bits.magnitude(u32::from(size)));
         group[0][lane] = *last as i16;
@@ -43,14 +36,14 @@ impl Coder for Sequential<'_> {
                 bits.skip(u32::from(known.bits));
                 (usize::from(known.run & 15), known.value)
             } else {
-                let symbol = bits.symbol(ac)?;
+                let symbol = bits.symbol(ac);
                 let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
                 match (run, size) {
                     (15, 0) => {
                         k += 16;
                         continue;
                     }
-                    (_, 0) => return Ok(()),
+                    (_, 0) => return,
                     _ => (run, bits.magnitude(size) as i16),
                 }
             };
@@ -58,7 +51,9 @@ impl Coder for Sequential<'_> {
             group[usize::from(ZIGZAG[k] & 63)][lane] = value;
             k += 1;
         }
-        if k == 64 { Ok(()) } else { Err(Fault::Damaged("block")) }
+        if k > 64 {
+            bits.note_damage();
+        }
     }
 
     fn restart(&mut self) {
