@@ -17,6 +17,6 @@ pub use dataset::{DATASETS, Dataset, DatasetEntry, Domain, Info, Sample};
 pub use error::{Error, Result};
 pub use file::{write_atomically, write_unflushed};
 pub use image::Image;
-pub use loader::{Batch, Loader, ReadAhead};
+pub use loader::{Batch, Damaged, Loader, ReadAhead};
 pub use paint_files::npy::NpyWriter;
 pub use scenario::{BatchPlan, SCENARIOS, SampleRef, ScenarioEntry, Stream};

@@ -6,27 +6,33 @@
 
 use std::{
     collections::VecDeque,
-    num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
 };
 
-use crate::{BatchPlan, Dataset, Error, Result, Sample, SampleRef, Stream, image::Preprocess};
+use crate::{BatchPlan, Dataset, Error, Result, Sample, SampleRef, Stream};
 
 /// How far and how wide a [`Loader`] reads ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadAhead {
-    /// Decoding threads.
+    /// Decoding threads; 0 for as many as compute.
     pub threads: usize,
     /// Batches that may be in work or waiting.
     pub batches: usize,
 }
 
 impl Default for ReadAhead {
-    /// One thread for each processor, and three batches.
+    /// As many threads as compute, and three batches.
     fn default() -> Self {
-        Self { threads: thread::available_parallelism().map_or(1, NonZero::get), batches: 3 }
+        Self { threads: 0, batches: 3 }
+    }
+}
+
+impl ReadAhead {
+    /// The threads to start: those of the pool that the kernels run on, unless a number is given.
+    fn num_threads(self) -> usize {
+        if self.threads == 0 { rayon::current_num_threads() } else { self.threads }
     }
 }
 
@@ -41,6 +47,24 @@ pub struct Batch {
     pub labels: Vec<Option<usize>>,
     /// Which samples these are, and where in the stream.
     pub plan: BatchPlan,
+    /// Samples that were to be in the batch, and are damaged; always empty unless the loader skips them.
+    pub damaged: Vec<Damaged>,
+}
+
+/// An image that was skipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// Which one.
+    pub sample: SampleRef,
+    /// What is wrong, with the name of the file.
+    pub why: String,
+}
+
+/// What a damaged image does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnDamage {
+    Stop,
+    Skip,
 }
 
 /// The batches of a stream, in order.
@@ -51,13 +75,13 @@ pub struct Loader {
 
 struct Shared {
     dataset: Arc<dyn Dataset>,
-    preprocess: Preprocess,
     batches: Vec<BatchPlan>,
     ahead: usize,
+    on_damage: OnDamage,
     state: Mutex<State>,
-    /// Told when there is room to work, or no need to.
+    /// Notified when there is room to work, or no need to.
     room: Condvar,
-    /// Told when a batch is laid out.
+    /// Notified when a batch is laid out.
     ready: Condvar,
 }
 
@@ -77,18 +101,28 @@ enum Pending {
 }
 
 impl Loader {
-    /// Starts to read `stream` from `dataset`.
-    pub fn new(
+    /// Starts to read `stream` from `dataset`. A batch with an image that cannot be read is an error.
+    pub fn new(dataset: Arc<dyn Dataset>, stream: Stream, ahead: ReadAhead) -> Self {
+        Self::start(dataset, stream, ahead, OnDamage::Stop)
+    }
+
+    /// The same, but images that are [damaged](Error::is_damaged_image) are left out of their batch, which lists them. A
+    /// batch may be left without any image. Other errors are errors as before.
+    pub fn skipping_damaged(dataset: Arc<dyn Dataset>, stream: Stream, ahead: ReadAhead) -> Self {
+        Self::start(dataset, stream, ahead, OnDamage::Skip)
+    }
+
+    fn start(
         dataset: Arc<dyn Dataset>,
         stream: Stream,
-        preprocess: Preprocess,
         ahead: ReadAhead,
+        on_damage: OnDamage,
     ) -> Self {
         let shared = Arc::new(Shared {
             dataset,
-            preprocess,
             batches: stream.batches,
             ahead: ahead.batches.max(1),
+            on_damage,
             state: Mutex::default(),
             room: Condvar::new(),
             ready: Condvar::new(),
@@ -97,7 +131,7 @@ impl Loader {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.work())
         };
-        let threads = (0..ahead.threads.max(1)).map(worker).collect();
+        let threads = (0..ahead.num_threads()).map(worker).collect();
         Self { shared, threads }
     }
 }
@@ -133,7 +167,7 @@ impl Drop for Loader {
         self.shared.lock().closed = true;
         self.shared.room.notify_all();
         for thread in self.threads.drain(..) {
-            // A worker catches the panics of what it calls; there is nothing to tell here.
+            // A worker catches the panics of what it calls; there is nothing to report here.
             let _ = thread.join();
         }
     }
@@ -158,8 +192,7 @@ impl Shared {
             }
             let samples = std::mem::take(samples);
             drop(state);
-            let done = samples.into_iter().flatten().collect::<Result<Vec<_>>>();
-            let done = done.and_then(|samples| lay_out(&samples, &self.batches[batch]));
+            let done = self.assemble(samples.into_iter().flatten(), &self.batches[batch]);
             let mut state = self.lock();
             // Meanwhile earlier batches may have left, but not this one.
             let at = batch - state.delivered;
@@ -191,12 +224,32 @@ impl Shared {
         }
     }
 
+    /// The batch of these samples, in the order of its plan.
+    fn assemble(
+        &self,
+        decoded: impl Iterator<Item = Result<Sample>>,
+        plan: &BatchPlan,
+    ) -> Result<Batch> {
+        let mut present = BatchPlan { samples: Vec::with_capacity(plan.samples.len()), ..*plan };
+        let (mut samples, mut damaged) = (Vec::new(), Vec::new());
+        for (sample, decoded) in plan.samples.iter().zip(decoded) {
+            match decoded {
+                Ok(decoded) => {
+                    samples.push(decoded);
+                    present.samples.push(*sample);
+                }
+                Err(error) if self.on_damage == OnDamage::Skip && error.is_damaged_image() => {
+                    damaged.push(Damaged { sample: *sample, why: error.to_string() });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Batch { damaged, ..lay_out(&samples, present)? })
+    }
+
     /// A decoder that panics on a hostile file must not take the reader with it.
     fn decode(&self, sample: SampleRef) -> Result<Sample> {
-        let decode = || {
-            let Sample { image, label } = self.dataset.sample(sample.domain, sample.index)?;
-            Ok(Sample { image: self.preprocess.apply(image)?, label })
-        };
+        let decode = || self.dataset.sample(sample.domain, sample.index);
         catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -210,13 +263,13 @@ impl Shared {
 }
 
 /// The images, which must be of one size, one after the other.
-fn lay_out(samples: &[Sample], plan: &BatchPlan) -> Result<Batch> {
+fn lay_out(samples: &[Sample], plan: BatchPlan) -> Result<Batch> {
     let (width, height) =
         samples.first().map_or((0, 0), |first| (first.image.width(), first.image.height()));
     let mut images = vec![0.0; samples.len() * 3 * height * width];
     let mut labels = Vec::with_capacity(samples.len());
     for ((sample, out), source) in
-        samples.iter().zip(images.chunks_exact_mut(3 * height * width)).zip(&plan.samples)
+        samples.iter().zip(images.chunks_exact_mut((3 * height * width).max(1))).zip(&plan.samples)
     {
         if (sample.image.width(), sample.image.height()) != (width, height) {
             return Err(Error::Argument {
@@ -233,7 +286,8 @@ fn lay_out(samples: &[Sample], plan: &BatchPlan) -> Result<Batch> {
         sample.image.to_chw(out);
         labels.push(sample.label);
     }
-    Ok(Batch { images, shape: [samples.len(), 3, height, width], labels, plan: plan.clone() })
+    let shape = [samples.len(), 3, height, width];
+    Ok(Batch { images, shape, labels, plan, damaged: Vec::new() })
 }
 
 #[cfg(test)]

@@ -201,14 +201,9 @@ impl Experiment {
 
     fn feed(&self, runner: &mut Runner<'_>, state: &Path, subject: Subject<'_>) -> Result<()> {
         let rest = Stream { batches: self.stream.batches[runner.position()..].to_vec() };
-        let mut ahead = ReadAhead::default();
-        ahead.threads = self.config.threads.unwrap_or(ahead.threads);
-        let loader = Loader::new(
-            Arc::clone(&self.dataset),
-            rest,
-            paint_data::image::Preprocess::default(),
-            ahead,
-        );
+        let threads = self.config.threads.unwrap_or_default();
+        let ahead = ReadAhead { threads, ..ReadAhead::default() };
+        let loader = Loader::new(Arc::clone(&self.dataset), rest, ahead);
         for batch in Uploads::new(loader, self.device()) {
             runner.feed(&batch?.images)?;
             if let Some(probe) = &self.probe {

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use paint_data::image::Preprocess;
 use paint_data::{BatchPlan, Dataset, Loader, ReadAhead, SampleRef, Stream, dataset};
 use paint_methods::Method;
 use paint_rng::Seed;
@@ -127,12 +126,7 @@ impl Probe {
             reset_before: false,
         };
         let batches = samples.chunks(self.batch_size).map(plan).collect();
-        let loader = Loader::new(
-            Arc::clone(data),
-            Stream { batches },
-            Preprocess::default(),
-            ReadAhead::default(),
-        );
+        let loader = Loader::new(Arc::clone(data), Stream { batches }, ReadAhead::default());
         method.set_domain(Some(told));
         let mut right = 0;
         for batch in Uploads::new(loader, &self.device) {

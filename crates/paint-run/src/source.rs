@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use paint_data::image::Preprocess;
 use paint_data::{BatchPlan, Dataset, Loader, ReadAhead, SampleRef, Stream};
 use paint_methods::SourceData;
 use paint_nn::backbone::Spec;
@@ -153,7 +152,7 @@ fn read(
     };
     let stream = Stream { batches: samples.chunks(CHUNK).map(plan).collect() };
     let mut pixels = Vec::new();
-    for batch in Loader::new(dataset, stream, Preprocess::default(), ReadAhead::default()) {
+    for batch in Loader::new(dataset, stream, ReadAhead::default()) {
         pixels.extend(batch?.images);
     }
     let [height, width] = spec.image_size;

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
-use paint_data::{BatchPlan, Loader};
+use paint_data::{Batch, BatchPlan, Damaged, Loader};
 use paint_tensor::{Device, Tensor};
 
 use crate::Result;
@@ -16,6 +16,8 @@ pub struct Uploaded {
     pub labels: Vec<Option<usize>>,
     /// Which images they are.
     pub plan: BatchPlan,
+    /// Images that were left out, if the loader skips damaged ones.
+    pub damaged: Vec<Damaged>,
 }
 
 /// The batches of a loader, in their order. Whoever stops early drops it, and waits for the batch that is on its way.
@@ -33,8 +35,9 @@ impl Uploads {
         let thread = std::thread::spawn(move || {
             for batch in loader {
                 let uploaded = batch.map_err(Into::into).and_then(|batch| {
-                    let images = Tensor::from_vec(batch.images, batch.shape, &device)?;
-                    Ok(Uploaded { images, labels: batch.labels, plan: batch.plan })
+                    let Batch { images, shape, labels, plan, damaged } = batch;
+                    let images = Tensor::from_vec(images, shape, &device)?;
+                    Ok(Uploaded { images, labels, plan, damaged })
                 });
                 if sender.send(uploaded).is_err() {
                     return;

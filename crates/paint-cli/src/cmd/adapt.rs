@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use paint_data::dataset::images_below;
-use paint_data::image::Preprocess;
 use paint_data::{Loader, ReadAhead, SampleRef};
 use paint_methods::Method;
 use paint_nn::state::file::{self, Kind, Saved};
@@ -95,12 +94,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Ok(file::write(path, Kind::Adaptation, &method.save()?, &about)?)
     };
     let mut predictions = Predictions::begin(args)?;
-    let loader = Loader::new(
-        experiment.dataset.clone(),
-        experiment.stream.clone(),
-        Preprocess::default(),
-        ReadAhead::default(),
-    );
+    let loader =
+        Loader::new(experiment.dataset.clone(), experiment.stream.clone(), ReadAhead::default());
     let mut unsaved = 0;
     // Of each batch that got a prompt, whether it was a new one.
     let mut prompts: Vec<bool> = Vec::new();

@@ -9,7 +9,6 @@ use paint_bench::protocol::{Place, Protocol};
 use paint_bench::report::class_name;
 use paint_bench::report::html::{CamMap, CamShot, cam_page};
 use paint_data::dataset::{Corrupt, Labels};
-use paint_data::image::Preprocess;
 use paint_data::{BatchPlan, Loader, ReadAhead, Stream};
 use paint_run::Experiment;
 use paint_run::experiment::write_text;
@@ -183,7 +182,6 @@ fn add(args: &Args, experiment: &Experiment, shots: &mut Vec<CamShot>) -> anyhow
     let loader = Loader::new(
         Arc::clone(&experiment.dataset),
         first_images(&experiment.stream, args.adapt),
-        Preprocess::default(),
         ReadAhead::default(),
     );
     for batch in loader {

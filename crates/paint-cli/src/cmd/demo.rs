@@ -10,7 +10,6 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use paint_bench::report::html;
 use paint_data::dataset::{CIFAR10_CLASSES, Corrupted, embedded};
-use paint_data::image::Preprocess;
 use paint_data::{Dataset, Loader, ReadAhead, Stream, scenario};
 use paint_methods::{BuildArgs, by_name};
 use paint_rng::Seed;
@@ -116,7 +115,7 @@ fn side_by_side(
     screen: &RefCell<Screen>,
 ) -> anyhow::Result<Vec<html::Shot>> {
     let ahead = ReadAhead { threads: 1, ..ReadAhead::default() };
-    let loader = Loader::new(Arc::clone(dataset), stream.clone(), Preprocess::default(), ahead);
+    let loader = Loader::new(Arc::clone(dataset), stream.clone(), ahead);
     let mut shots = Vec::new();
     for (index, batch) in loader.enumerate() {
         let batch = batch?;
