@@ -47,8 +47,12 @@ impl SourceArgs {
     }
 }
 
-/// Tells of what a method does before the first batch: some take minutes over it.
-pub(crate) fn announce_source(experiment: &Experiment) {
+/// Says what a user should know before the first batch: files that were skipped, and what the method prepares, which may take
+/// minutes.
+pub(crate) fn announce(experiment: &Experiment) {
+    for note in experiment.dataset.notes() {
+        warning!("{note}");
+    }
     if let Some(images) = experiment.source_images() {
         note!("{} prepares on {images} source images", experiment.config.method.name);
     }

@@ -19,7 +19,7 @@ use paint_run::{Config, Draft, Experiment, fit};
 use paint_tensor::Device;
 use serde_json::json;
 
-use crate::source::{SourceArgs, announce_source};
+use crate::source::{SourceArgs, announce};
 use crate::{Usage, process};
 
 /// Adapt to unlabelled images and predict them; predictions go to stdout
@@ -78,7 +78,7 @@ enum Format {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(args.threads)?;
     let experiment = Experiment::open(config(args)?)?;
-    announce_source(&experiment);
+    announce(&experiment);
     let mut method = experiment.method()?;
     let device = experiment.device();
     let about = about(&experiment.config)?;

@@ -9,7 +9,7 @@ use paint_run::{Draft, Earlier, Event, Experiment};
 
 use crate::output::Output;
 use crate::place::refuse_foreign;
-use crate::source::{SourceArgs, announce_source};
+use crate::source::{SourceArgs, announce};
 use crate::{message, process};
 
 /// Run a method over a stream of images and measure it
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     refuse_foreign(&config.out, "run")?;
     process::set_threads(config.threads.unwrap_or(0))?;
     let experiment = Experiment::open(config).map_err(file)?;
-    announce_source(&experiment);
+    announce(&experiment);
     let earlier = match (args.resume, args.overwrite) {
         (true, _) => Earlier::Resume,
         (_, true) => Earlier::Overwrite,

@@ -85,6 +85,43 @@ fn folders_named_as_classes_of_the_model_are_those_classes() {
 }
 
 #[test]
+fn folders_of_days_with_folders_of_classes_are_domains_to_verify_and_run_alike() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = temp.path().join("data");
+    for day in ["monday", "tuesday"] {
+        write_folder(&data.join(day), 6, |label| CIFAR10_CLASSES[label].to_owned());
+    }
+    fs::write(data.join("monday/moving.gif"), "GIF89a").unwrap();
+    let data = text(&data);
+    let verify = |extra: &[&str]| {
+        let mut command = paint();
+        command.args(["data", "verify", &data, "--dataset", "folder"]).args(extra).output().unwrap()
+    };
+    let domains = ["--set", "data.options.domains=folders"];
+    let sound = verify(&domains);
+    let printed = String::from_utf8_lossy(&sound.stdout).into_owned();
+    assert!(printed.contains("12 images in 2 domains") && printed.contains("sound"), "{printed}");
+    assert!(stderr(&sound).contains("moving.gif (GIF is not read)"), "{}", stderr(&sound));
+    let run = source(
+        "folder",
+        &data,
+        &temp.path().join("out"),
+        &[&["--weights", "embedded"], &domains[..]].concat(),
+    );
+    assert!(accuracy(&run) > 80.0 && stderr(&run).contains("moving.gif"), "{}", stderr(&run));
+    let summary: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let names = summary["domains"].as_array().unwrap().iter().map(|domain| domain["name"].as_str());
+    assert_eq!(names.flatten().collect::<Vec<_>>(), ["monday", "tuesday"], "{summary}");
+
+    // Without it both say what may be meant.
+    let plain = stderr(&verify(&[]));
+    assert!(plain.contains("monday, tuesday") && plain.contains(domains[1]), "{plain}");
+    let refused = source("folder", &data, &temp.path().join("b"), &["--weights", "embedded"]);
+    let message = stderr(&refused);
+    assert!(!refused.status.success() && message.contains(domains[1]), "{message}");
+}
+
+#[test]
 fn a_run_goes_on_with_its_own_images_and_preprocessing_only() {
     let temp = tempfile::tempdir().unwrap();
     let (model, out) = (temp.path().join("model"), temp.path().join("out"));

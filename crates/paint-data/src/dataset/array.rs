@@ -15,7 +15,7 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     benchmark: None,
     is_named: false,
     open: |path, options| Ok(Box::new(Array::open(path, options.labels)?)),
-    verify: |path| Ok(Counts::of(&Array::open(path, Labels::Read)?)),
+    verify: |path, options| Ok(Counts::of(&Array::open(path, options.labels)?)),
 };
 
 struct Array {
@@ -39,15 +39,17 @@ impl Array {
             let is_there = is_read && beside != path && beside.exists();
             (NpyArray::open(path)?, is_there.then(|| NpyArray::open(&beside)).transpose()?)
         };
-        // Three columns are the channels of one image rather than an image.
-        let fits = match images.shape[..] {
-            [_, _, columns] => columns != 3,
-            [_, _, _, channels] => channels == 3,
-            _ => false,
-        };
+        // Three columns are the channels of one image rather than an image. An axis of length zero would make images without
+        // pixels, and any number of them takes no byte of the file.
+        let fits = !images.shape.contains(&0);
+        let fits = fits
+            && match images.shape[..] {
+                [_, _, columns] => columns != 3,
+                [_, _, _, channels] => channels == 3,
+                _ => false,
+            };
         if images.dtype != Dtype::U8 || !fits {
-            let expected =
-                "uint8 images of shape [N, H, W, 3] or [N, H, W], one image as [1, H, W, 3]";
+            let expected = "uint8 images of shape [N, H, W, 3] or [N, H, W], one image as [1, H, W, 3], no axis of length 0";
             let found = format!("{:?} of shape {:?}", images.dtype, images.shape);
             return Err(Error::format(expected, found, path));
         }
@@ -121,15 +123,29 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("images.npy");
         write(&path, &[1, 3, 2, 2], &[0; 12]);
-        assert!((ENTRY.verify)(&path).unwrap_err().to_string().contains("[1, 3, 2, 2]"));
+        assert!(
+            (ENTRY.verify)(&path, &Options::default())
+                .unwrap_err()
+                .to_string()
+                .contains("[1, 3, 2, 2]")
+        );
         write(&path, &[1, 2, 2, 3], &[0; 12]);
         write(&folder.path().join("labels.npy"), &[2], &[0, 6]);
-        assert!((ENTRY.verify)(&path).is_err());
+        assert!((ENTRY.verify)(&path, &Options::default()).is_err());
         let options = Options { labels: Labels::Ignored, ..Options::default() };
         assert_eq!((ENTRY.open)(&path, &options).unwrap().label(0, 0), None);
+        for shape in [[4_000_000_000, 0, 5, 3], [1 << 60, 0, 5, 3], [0, 2, 2, 3]] {
+            write(&path, &shape, &[]);
+            let error = (ENTRY.verify)(&path, &Options::default()).unwrap_err().to_string();
+            assert!(error.contains(&format!("{shape:?}")), "{error}");
+            assert!((ENTRY.open)(&path, &Options::default()).is_err());
+        }
         write(&path, &[2, 2, 3], &[0; 12]);
         assert!(
-            (ENTRY.verify)(&path).unwrap_err().to_string().contains("one image as [1, H, W, 3]")
+            (ENTRY.verify)(&path, &Options::default())
+                .unwrap_err()
+                .to_string()
+                .contains("one image as [1, H, W, 3]")
         );
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use paint_files::Source;
 use serde::{Deserialize, Serialize};
 
-use super::{Counts, Dataset, DatasetEntry, Domain, Info, Sample};
+use super::{Counts, Dataset, DatasetEntry, Domain, Info, Options, Sample};
 use crate::{Error, Image, Result};
 
 const SIDE: usize = 32;
@@ -132,7 +132,7 @@ impl Dataset for Cifar10 {
 }
 
 /// The test file must be there; the training files are all there or none.
-fn verify(root: &Path) -> Result<Counts> {
+fn verify(root: &Path, _: &Options) -> Result<Counts> {
     let test = Cifar10::open(root, Split::Test)?;
     if folder(root).join("data_batch_1.bin").exists() {
         let train = Cifar10::open(root, Split::Train)?;
@@ -143,7 +143,7 @@ fn verify(root: &Path) -> Result<Counts> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Options, *};
+    use super::*;
 
     fn write_test_batch(folder: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = vec![0; RECORDS * RECORD];
@@ -176,10 +176,10 @@ mod tests {
     fn a_wrong_length_or_label_is_refused_with_the_file_name() {
         let folder = tempfile::tempdir().unwrap();
         write_test_batch(folder.path(), |bytes| bytes.truncate(RECORDS * RECORD - 1));
-        let error = verify(folder.path()).unwrap_err().to_string();
+        let error = verify(folder.path(), &Options::default()).unwrap_err().to_string();
         assert!(error.contains("30729999 bytes") && error.contains("test_batch.bin"), "{error}");
         write_test_batch(folder.path(), |bytes| bytes[3 * RECORD] = 10);
-        let error = verify(folder.path()).unwrap_err().to_string();
+        let error = verify(folder.path(), &Options::default()).unwrap_err().to_string();
         assert!(error.contains("label 10 in record 3"), "{error}");
     }
 }

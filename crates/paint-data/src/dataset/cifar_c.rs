@@ -22,7 +22,7 @@ pub(super) const CIFAR10_C: DatasetEntry = DatasetEntry {
     benchmark: Some("cifar10"),
     is_named: false,
     open: |root, _| Ok(Box::new(CifarC::open(root, "cifar10-c", 10)?)),
-    verify: |root| CifarC::open(root, "cifar10-c", 10)?.verify(root),
+    verify: |root, _| CifarC::open(root, "cifar10-c", 10)?.verify(root),
 };
 
 pub(super) const CIFAR100_C: DatasetEntry = DatasetEntry {
@@ -31,7 +31,7 @@ pub(super) const CIFAR100_C: DatasetEntry = DatasetEntry {
     benchmark: Some("cifar10"),
     is_named: false,
     open: |root, _| Ok(Box::new(CifarC::open(root, "cifar100-c", 100)?)),
-    verify: |root| CifarC::open(root, "cifar100-c", 100)?.verify(root),
+    verify: |root, _| CifarC::open(root, "cifar100-c", 100)?.verify(root),
 };
 
 struct CifarC {
@@ -73,6 +73,7 @@ impl CifarC {
                 || array.shape.len() != 4
                 || array.shape[0] != rows
                 || array.shape[3] != 3
+                || array.shape.contains(&0)
             {
                 let found = format!("{:?} of shape {:?}", array.dtype, array.shape);
                 return Err(Error::format(
@@ -215,12 +216,12 @@ mod tests {
     fn verify_names_the_first_missing_corruption_and_a_wrong_shape() {
         let folder = tempfile::tempdir().unwrap();
         write_dataset(folder.path());
-        let error = (CIFAR10_C.verify)(folder.path()).unwrap_err().to_string();
+        let error = (CIFAR10_C.verify)(folder.path(), &Options::default()).unwrap_err().to_string();
         assert!(error.contains("shot_noise.npy"), "{error}");
         write(folder.path(), "contrast.npy", 5, |_| vec![0; 6], &[5, 1, 2, 3]);
-        let error = (CIFAR10_C.verify)(folder.path()).unwrap_err().to_string();
+        let error = (CIFAR10_C.verify)(folder.path(), &Options::default()).unwrap_err().to_string();
         assert!(error.contains("[5, 1, 2, 3]") && error.ends_with("contrast.npy"), "{error}");
         write(folder.path(), "labels.npy", 10, |_| vec![10], &[10]);
-        assert!((CIFAR10_C.verify)(folder.path()).is_err());
+        assert!((CIFAR10_C.verify)(folder.path(), &Options::default()).is_err());
     }
 }

@@ -93,6 +93,10 @@ impl Dataset for Corrupted {
     fn content(&self, _domain: usize, index: usize) -> Result<Vec<u8>> {
         self.clean.content(0, index)
     }
+
+    fn notes(&self) -> Vec<String> {
+        self.clean.notes()
+    }
 }
 
 #[cfg(test)]

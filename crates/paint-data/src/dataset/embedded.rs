@@ -33,7 +33,7 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
             Split::Train => part(STREAMED)?,
         }))
     },
-    verify: |_| Ok(Counts::of(&embedded()?)),
+    verify: |_, _| Ok(Counts::of(&embedded()?)),
 };
 
 /// Streams of at most this many images leave the rest to methods that look at source images first.

@@ -1,16 +1,19 @@
 //! A plain folder of images.
 //!
-//! With subfolders, the subfolder is the class: that of the model if all have names the model gives its classes, ImageNet's
-//! index if all are WordNet ids, the number if all are numbers. Other names are refused where the model's are known, and
-//! otherwise numbered in alphabetical order. Without subfolders the images have no labels.
+//! With subfolders, the subfolder is the class ([`meaning`]); without, the images have no labels. By an option the first level
+//! of folders are domains, and what was said holds inside each of them.
 
+mod meaning;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use paint_files::printable;
 use rayon::prelude::*;
 
-use super::{
-    Counts, Dataset, DatasetEntry, Domain, Info, Labels, Options, Sample, files, imagenet,
-};
+use self::meaning::Meaning;
+use super::files::{self, Skipped};
+use super::{Counts, Dataset, DatasetEntry, Domain, Domains, Info, Labels, Options, Sample};
 use crate::{Error, Image, Result};
 
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
@@ -22,92 +25,107 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     verify,
 };
 
-/// How many classes of a model a message names.
-const SHOWN: usize = 12;
+/// How many folders a note names.
+const NAMED: usize = 3;
 
 struct Folder {
     info: Info,
     root: PathBuf,
-    domains: [Domain; 1],
-    images: Vec<(PathBuf, Option<usize>)>,
+    domains: Vec<Domain>,
+    /// Path and class of each image, by domain.
+    images: Vec<Vec<(PathBuf, Option<usize>)>>,
+    notes: Vec<String>,
+}
+
+/// An image file and what its place says.
+struct Found {
+    path: PathBuf,
+    domain: Option<String>,
+    class: Option<String>,
 }
 
 impl Folder {
     fn open(root: &Path, options: &Options) -> Result<Self> {
-        let paths = files::images_below(root)?;
-        if paths.is_empty() {
-            return Err(Error::format("JPEG, PNG, WebP or BMP files", "none", root));
+        let listing = files::list_images(root)?;
+        let mut notes: Vec<String> = Skipped::summary(&listing.skipped).into_iter().collect();
+        if listing.images.is_empty() {
+            let found = notes.pop().unwrap_or_else(|| "none".to_owned());
+            return Err(Error::format("JPEG, PNG, WebP or BMP files", found, root));
         }
-        let is_labelled = options.labels == Labels::Read;
-        let folders: Vec<Option<&str>> =
-            paths.iter().map(|path| files::top_folder(path).filter(|_| is_labelled)).collect();
-        let mut names: Vec<&str> = folders.iter().copied().flatten().collect();
-        if let Some(at) = folders.iter().position(Option::is_none).filter(|_| !names.is_empty()) {
+        let found = |path| Found::new(path, root, options);
+        let found = listing.images.into_iter().map(found).collect::<Result<Vec<_>>>()?;
+        let mut names: Vec<&str> =
+            found.iter().filter_map(|image| image.class.as_deref()).collect();
+        let unlabelled = found.iter().find(|image| image.class.is_none());
+        if let Some(image) = unlabelled.filter(|_| !names.is_empty()) {
             let expected = "images in subfolders, one for each class, or none in subfolders";
-            return Err(Error::format(expected, "both", root.join(&paths[at])));
+            return Err(Error::format(expected, "both", root.join(&image.path)));
         }
         names.sort_unstable();
         names.dedup();
         let Meaning { of, num_classes, class_names } =
             Meaning::find(&names, &options.classes, root)?;
-        let label = |folder: Option<&str>| Some(of[names.binary_search(&folder?).ok()?]);
-        let labels: Vec<Option<usize>> = folders.into_iter().map(label).collect();
+        if options.domains == Domains::One && options.labels == Labels::Read {
+            notes.extend(ambiguity(&found));
+        }
+        let label = |image: &Found| Some(of[names.binary_search(&image.class.as_deref()?).ok()?]);
+        let mut images: BTreeMap<Option<String>, Vec<_>> = BTreeMap::new();
+        let labels: Vec<Option<usize>> = found.iter().map(label).collect();
+        for (Found { path, domain, .. }, label) in found.into_iter().zip(labels) {
+            images.entry(domain).or_default().push((path, label));
+        }
+        let domain = |name: &Option<String>| match name {
+            Some(name) => Domain { name: name.clone(), severity: None },
+            None => Domain::clean(),
+        };
+        let domains = images.keys().map(domain).collect();
         let info = Info { name: ENTRY.name, num_classes, class_indices: None, class_names };
-        let images = paths.into_iter().zip(labels).collect();
-        Ok(Self { info, root: root.to_path_buf(), domains: [Domain::clean()], images })
+        let images = images.into_values().collect();
+        Ok(Self { info, root: root.to_path_buf(), domains, images, notes })
     }
 }
 
-/// What subfolders mean.
-struct Meaning {
-    /// The class of each.
-    of: Vec<usize>,
-    num_classes: usize,
-    class_names: Option<Vec<String>>,
-}
-
-impl Meaning {
-    /// Those of sorted subfolder names; `known` are the model's own, if it has names.
-    fn find(names: &[&str], known: &[String], root: &Path) -> Result<Self> {
-        let place = |name: &&str| {
-            let mut places = known.iter().enumerate().filter(|(_, class)| class == name);
-            places.next().filter(|_| places.next().is_none()).map(|(place, _)| place)
-        };
-        if let Some(of) = all(names, place) {
-            let class_names = Some(known.to_vec());
-            return Ok(Self { of, num_classes: known.len(), class_names });
+impl Found {
+    fn new(path: PathBuf, root: &Path, options: &Options) -> Result<Self> {
+        let mut inner = path.as_path();
+        let mut domain = None;
+        if options.domains == Domains::Folders {
+            let Some(name) = files::top_folder(&path) else {
+                let expected = "images in folders of domains, as data.options.domains=folders says";
+                return Err(Error::format(expected, "an image outside of them", root.join(path)));
+            };
+            inner = path.strip_prefix(name).unwrap_or(inner);
+            domain = Some(name.to_owned());
         }
-        let is_foreign = names.iter().all(|name| place(name).is_none());
-        if let Some(of) = all(names, |name| imagenet::class_of_wnid(name)).filter(|_| is_foreign) {
-            return Ok(Self { of, num_classes: imagenet::NUM_CLASSES, class_names: None });
-        }
-        let number = |name: &&str| Some(name.parse::<u32>().ok()? as usize);
-        if let Some(of) = all(names, number).filter(|_| is_foreign) {
-            let num_classes = of.iter().max().map_or(0, |max| max + 1);
-            return Ok(Self { of, num_classes, class_names: None });
-        }
-        if let Some(name) = names.iter().find(|name| !known.is_empty() && place(name).is_none()) {
-            let shown = known.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = if known.len() > SHOWN { ", ..." } else { "" };
-            let expected = format!(
-                "folders named as one class of the model each ({shown}{more}); `adapt` takes any, `cam` with --set \
-                 data.options.labels=ignored"
-            );
-            return Err(Error::format(expected, format!("{name:?}"), root.join(name)));
-        }
-        let class_names = if names.is_empty() {
-            known.to_vec()
-        } else {
-            names.iter().map(|&name| name.to_owned()).collect()
-        };
-        let class_names = Some(class_names).filter(|names| !names.is_empty());
-        Ok(Self { of: (0..names.len()).collect(), num_classes: names.len(), class_names })
+        let is_labelled = options.labels == Labels::Read;
+        let class = files::top_folder(inner).filter(|_| is_labelled).map(str::to_owned);
+        Ok(Self { path, domain, class })
     }
 }
 
-/// What every name means, if there are names and each means something.
-fn all(names: &[&str], meaning: impl Fn(&&str) -> Option<usize>) -> Option<Vec<usize>> {
-    names.iter().map(meaning).collect::<Option<Vec<_>>>().filter(|of| !of.is_empty())
+/// A note where the class folders hold folders of the same names, as domains with folders of classes do.
+fn ambiguity(found: &[Found]) -> Option<String> {
+    let mut outer: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for image in found {
+        let class = image.class.as_deref()?;
+        // An image directly below the class: then the folder is one.
+        let inner = files::top_folder(image.path.strip_prefix(class).ok()?)?;
+        outer.entry(class).or_default().insert(inner);
+    }
+    let first = outer.values().next()?;
+    let shared = outer.values().skip(1).any(|inner| !inner.is_disjoint(first));
+    let list = |names: Vec<&str>| {
+        let named: Vec<_> = names.iter().take(NAMED).map(|name| printable(name)).collect();
+        named.join(", ") + if names.len() > NAMED { ", ..." } else { "" }
+    };
+    shared.then(|| {
+        format!(
+            "the folders {} are taken for classes, and hold folders of the same names ({}); if they are domains, add \
+             --set data.options.domains=folders",
+            list(outer.keys().copied().collect()),
+            list(first.iter().copied().collect()),
+        )
+    })
 }
 
 impl Dataset for Folder {
@@ -119,29 +137,34 @@ impl Dataset for Folder {
         &self.domains
     }
 
-    fn len(&self, _domain: usize) -> usize {
-        self.images.len()
+    fn len(&self, domain: usize) -> usize {
+        self.images[domain].len()
     }
 
-    fn label(&self, _domain: usize, index: usize) -> Option<usize> {
-        self.images[index].1
+    fn label(&self, domain: usize, index: usize) -> Option<usize> {
+        self.images[domain][index].1
     }
 
-    fn sample(&self, _domain: usize, index: usize) -> Result<Sample> {
-        let (path, label) = &self.images[index];
+    fn sample(&self, domain: usize, index: usize) -> Result<Sample> {
+        let (path, label) = &self.images[domain][index];
         Ok(Sample { image: Image::open(&self.root.join(path))?, label: *label })
     }
 
-    fn content(&self, _domain: usize, index: usize) -> Result<Vec<u8>> {
-        files::content(&self.root.join(&self.images[index].0))
+    fn content(&self, domain: usize, index: usize) -> Result<Vec<u8>> {
+        files::content(&self.root.join(&self.images[domain][index].0))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 }
 
-/// Decodes every image.
-fn verify(root: &Path) -> Result<Counts> {
-    let data = Folder::open(root, &Options::default())?;
+/// Decodes every image; damage that is read over counts.
+fn verify(root: &Path, options: &Options) -> Result<Counts> {
+    let data = Folder::open(root, options)?;
+    let images: Vec<&PathBuf> = data.images.iter().flatten().map(|(path, _)| path).collect();
     let broken =
-        (0..data.len(0)).into_par_iter().find_map_first(|index| data.sample(0, index).err());
+        images.par_iter().find_map_first(|path| Image::open_intact(&root.join(path)).err());
     broken.map_or_else(|| Ok(Counts::of(&data)), Err)
 }
 
@@ -163,7 +186,7 @@ mod tests {
     fn labels(names: &[&str]) -> (usize, Vec<Option<usize>>) {
         let folder = folder(names);
         let data = (ENTRY.open)(folder.path(), &Options::default()).unwrap();
-        assert_eq!((ENTRY.verify)(folder.path()).unwrap().images, data.len(0));
+        assert_eq!((ENTRY.verify)(folder.path(), &Options::default()).unwrap().images, data.len(0));
         assert!(data.content(0, 0).unwrap().starts_with(b"\x89PNG"));
         (data.info().num_classes, (0..data.len(0)).map(|i| data.label(0, i)).collect())
     }
@@ -206,14 +229,78 @@ mod tests {
     fn a_folder_without_images_or_with_both_kinds_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("notes.txt"), b"no image").unwrap();
-        assert!((ENTRY.verify)(folder.path()).is_err());
+        assert!((ENTRY.verify)(folder.path(), &Options::default()).is_err());
         std::fs::create_dir(folder.path().join("dog")).unwrap();
         std::fs::write(folder.path().join("dog/a.png"), b"").unwrap();
-        assert!((ENTRY.verify)(folder.path()).unwrap_err().to_string().contains("empty file"));
+        assert!(
+            (ENTRY.verify)(folder.path(), &Options::default())
+                .unwrap_err()
+                .to_string()
+                .contains("empty file")
+        );
         std::fs::write(folder.path().join("b.png"), b"").unwrap();
-        assert!((ENTRY.verify)(folder.path()).unwrap_err().to_string().contains("both"));
+        assert!(
+            (ENTRY.verify)(folder.path(), &Options::default())
+                .unwrap_err()
+                .to_string()
+                .contains("both")
+        );
         let options = Options { labels: Labels::Ignored, ..Options::default() };
         let data = (ENTRY.open)(folder.path(), &options).unwrap();
         assert_eq!((data.len(0), data.label(0, 0), data.label(0, 1)), (2, None, None));
+    }
+
+    #[test]
+    fn the_first_level_of_folders_may_be_domains() {
+        let names = ["day2/dog/a.png", "day1/cat/b.png", "day1/dog/c.png", "day1/dog/d.png"];
+        let folder = folder(&names);
+        let options = Options {
+            domains: Domains::Folders,
+            classes: ["dog", "cat"].map(str::to_owned).to_vec(),
+            ..Options::default()
+        };
+        let data = (ENTRY.open)(folder.path(), &options).unwrap();
+        let domains: Vec<&str> = data.domains().iter().map(|domain| domain.name.as_str()).collect();
+        assert_eq!((domains, data.info().num_classes), (vec!["day1", "day2"], 2));
+        let labels = |domain| (0..data.len(domain)).map(|i| data.label(domain, i)).collect();
+        let (first, second): (Vec<_>, Vec<_>) = (labels(0), labels(1));
+        assert_eq!((first, second), (vec![Some(1), Some(0), Some(0)], vec![Some(0)]));
+        assert_eq!(data.sample(1, 0).unwrap().label, Some(0));
+        let counts = (ENTRY.verify)(folder.path(), &options).unwrap();
+        assert_eq!((counts.images, counts.domains, counts.num_classes), (4, 2, 2));
+        assert_eq!(data.notes(), [""; 0]);
+
+        // Without the option the days are classes: no names of the model's, and suspiciously alike inside.
+        let options = Options { domains: Domains::One, ..options };
+        let error = (ENTRY.verify)(folder.path(), &options).unwrap_err().to_string();
+        assert!(error.contains("data.options.domains=folders"), "{error}");
+        let data = (ENTRY.open)(folder.path(), &Options::default()).unwrap();
+        let [note] = &data.notes()[..] else { panic!("{:?}", data.notes()) };
+        assert!(note.contains("day1") && note.contains("data.options.domains=folders"), "{note}");
+
+        let options = Options { domains: Domains::Folders, ..Options::default() };
+        std::fs::write(folder.path().join("stray.png"), "").unwrap();
+        let error = (ENTRY.verify)(folder.path(), &options).unwrap_err().to_string();
+        assert!(error.contains("stray.png"), "{error}");
+    }
+
+    #[test]
+    fn images_of_domains_may_be_unlabelled() {
+        let folder = folder(&["day1/a.png", "day2/b.png", "day2/c.png"]);
+        let options = Options { domains: Domains::Folders, ..Options::default() };
+        let data = (ENTRY.open)(folder.path(), &options).unwrap();
+        assert_eq!((data.domains().len(), data.len(1), data.label(1, 0)), (2, 2, None));
+    }
+
+    #[test]
+    fn a_damaged_jpeg_is_read_and_yet_not_sound() {
+        let folder = folder(&["a.png"]);
+        let damaged = "../../fixtures/jpeg/damaged_progressive_code.jpg";
+        let damaged = Path::new(env!("CARGO_MANIFEST_DIR")).join(damaged);
+        std::fs::copy(damaged, folder.path().join("b.jpg")).unwrap();
+        let data = (ENTRY.open)(folder.path(), &Options::default()).unwrap();
+        assert!(data.sample(0, 1).is_ok());
+        let error = (ENTRY.verify)(folder.path(), &Options::default()).unwrap_err().to_string();
+        assert!(error.contains("a sound JPEG image") && error.ends_with("b.jpg"), "{error}");
     }
 }

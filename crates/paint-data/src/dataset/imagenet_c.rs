@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{CORRUPT_NOTE, Counts, Dataset, DatasetEntry, Domain, Info, Sample, files, imagenet};
+use super::{
+    CORRUPT_NOTE, Counts, Dataset, DatasetEntry, Domain, Info, Options, Sample, files, imagenet,
+};
 use crate::{
     Error, Image, Result,
     corruption::{CORRUPTIONS, Corruption},
@@ -112,7 +114,7 @@ impl Dataset for ImageNetC {
 }
 
 /// The fifteen corruptions at severity 5, and every listed image in every domain that is there.
-fn verify(root: &Path) -> Result<Counts> {
+fn verify(root: &Path, _: &Options) -> Result<Counts> {
     let is_published = !root.join(CORRUPT_NOTE).exists();
     let data = ImageNetC::open(root, if is_published { Images::Listed } else { Images::All })?;
     let benchmark = CORRUPTIONS.iter().filter(|corruption| !corruption.held_out);
@@ -147,7 +149,7 @@ fn verify(root: &Path) -> Result<Counts> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Options, *};
+    use super::*;
 
     #[test]
     fn the_list_has_5000_different_images_with_known_classes() {
@@ -182,7 +184,7 @@ mod tests {
             [Some(0), Some(1), Some(1)]
         );
         assert!(data.sample(2, 1).unwrap().image.pixels()[0].abs_diff(b'a') < 4);
-        let error = verify(folder.path()).unwrap_err().to_string();
+        let error = verify(folder.path(), &Options::default()).unwrap_err().to_string();
         assert!(error.contains("gaussian_noise/5"), "{error}");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Counts, Dataset, DatasetEntry, Domain, Info, Sample, files};
+use super::{Counts, Dataset, DatasetEntry, Domain, Info, Options, Sample, files};
 use crate::{Error, Image, Result};
 
 const CLASSES: &str = include_str!("../../data/imagenet_r_classes.csv");
@@ -117,7 +117,7 @@ impl Dataset for ImageNetR {
 }
 
 /// The published archive: every class, every rendition, 30,000 images.
-fn verify(root: &Path) -> Result<Counts> {
+fn verify(root: &Path, _: &Options) -> Result<Counts> {
     let data = ImageNetR::open(root)?;
     if let Some((_, wnid)) = classes().into_iter().find(|(_, wnid)| !root.join(wnid).is_dir()) {
         return Err(Error::format(format!("the class folder {wnid}"), "no such folder", root));
@@ -136,7 +136,7 @@ fn verify(root: &Path) -> Result<Counts> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Options, *};
+    use super::*;
 
     #[test]
     fn the_classes_are_200_in_ascending_order() {
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(data.info().class_indices.as_ref().unwrap()[3], 6);
         assert_eq!(data.sample(0, 0).unwrap().label, Some(3));
         std::fs::write(folder.path().join("n01498041/photo_1.jpg"), b"").unwrap();
-        let error = verify(folder.path()).unwrap_err().to_string();
+        let error = verify(folder.path(), &Options::default()).unwrap_err().to_string();
         assert!(error.ends_with("photo_1.jpg"), "{error}");
     }
 }

@@ -24,7 +24,7 @@ pub use cifar10::Split;
 pub use config::{Config, Corrupt, TableChoice, read_textures};
 pub use corrupted::Corrupted;
 pub use embedded::{CIFAR10_CLASSES, embedded};
-pub use files::images_below;
+pub use files::{Listing, SkipReason, Skipped, images_below, list_images};
 pub use imagenet::imagenet_class_name;
 pub use imagenet_c::Images;
 pub use memory::Memory;
@@ -90,6 +90,11 @@ pub trait Dataset: Send + Sync {
     fn content(&self, domain: usize, index: usize) -> Result<Vec<u8>> {
         Ok(self.sample(domain, index)?.image.into_pixels())
     }
+    /// What a user should know of how the files were read, one line each: files that were skipped, folders that may mean
+    /// something else.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// What the opening of a dataset can be told.
@@ -106,6 +111,20 @@ pub struct Options {
     /// A folder or an array: whether labels are looked for. Default: `read`.
     #[serde(skip_serializing_if = "is_default")]
     pub labels: Labels,
+    /// A folder: whether its first level of folders are domains. Default: `one`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub domains: Domains,
+}
+
+/// Where the domains of a folder come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Domains {
+    /// All images are one domain.
+    #[default]
+    One,
+    /// Each folder of the first level is a domain, in alphabetical order; classes are folders in it.
+    Folders,
 }
 
 /// Whether labels are looked for.
@@ -160,8 +179,8 @@ pub struct DatasetEntry {
     pub is_named: bool,
     /// Opens the dataset at a path.
     pub open: fn(&Path, &Options) -> Result<Box<dyn Dataset>>,
-    /// Checks layout, counts and label range; the error is the first thing wrong.
-    pub verify: fn(&Path) -> Result<Counts>,
+    /// Checks layout, counts and label range of what `open` would open; the error is the first thing wrong.
+    pub verify: fn(&Path, &Options) -> Result<Counts>,
 }
 
 /// Every dataset that can be opened by name.

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use paint_data::dataset;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::{Config, Model};
@@ -82,16 +85,7 @@ impl Draft {
 
     /// The run that is meant; says which key is missing or unknown.
     pub fn resolve(&self) -> Result<Config> {
-        let text = self.text()?;
-        let config: Config = toml::from_str(&text).map_err(|error| {
-            // The line of the text above, not of the user's file: keys may have come from several places.
-            let line = error
-                .span()
-                .and_then(|span| text[span.start.min(text.len())..].lines().next())
-                .filter(|line| !line.is_empty())
-                .map_or_else(String::new, |line| format!(" (at {line:?})"));
-            Error::config(format!("{}{line}", error.message()))
-        })?;
+        let config: Config = self.read_as()?;
         let Model { weights, tag, .. } = &config.model;
         if weights.as_os_str().is_empty() {
             return Err(Error::config("missing key model.weights: the file of weights"));
@@ -102,6 +96,29 @@ impl Draft {
             ));
         }
         Ok(config)
+    }
+
+    /// The images alone, where nothing else is given; says which key is missing or unknown.
+    pub fn resolve_data(&self) -> Result<dataset::Config> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Images {
+            data: dataset::Config,
+        }
+        self.read_as().map(|Images { data }| data)
+    }
+
+    fn read_as<T: DeserializeOwned>(&self) -> Result<T> {
+        let text = self.text()?;
+        toml::from_str(&text).map_err(|error| {
+            // The line of the text above, not of the user's file: keys may have come from several places.
+            let line = error
+                .span()
+                .and_then(|span| text[span.start.min(text.len())..].lines().next())
+                .filter(|line| !line.is_empty())
+                .map_or_else(String::new, |line| format!(" (at {line:?})"));
+            Error::config(format!("{}{line}", error.message()))
+        })
     }
 }
 

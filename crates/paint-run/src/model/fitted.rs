@@ -89,6 +89,10 @@ impl Dataset for Fitted {
     fn content(&self, domain: usize, index: usize) -> paint_data::Result<Vec<u8>> {
         self.inner.content(domain, index)
     }
+
+    fn notes(&self) -> Vec<String> {
+        self.inner.notes()
+    }
 }
 
 #[cfg(test)]
@@ -128,7 +132,7 @@ mod tests {
     fn a_square_image_keeps_its_proportions_in_a_rectangular_input() {
         // A white disc of radius 20 in the middle of 64 x 64; 32 x 48 shows its middle rows at 48 / 64 of the size.
         let pixels = (0..64 * 64).flat_map(|i| {
-            let (x, y) = ((i % 64) as f64 - 31.5, (i / 64) as f64 - 31.5);
+            let (x, y) = (f64::from(i % 64) - 31.5, f64::from(i / 64) - 31.5);
             [if x * x + y * y < 400.0 { 255 } else { 0 }; 3]
         });
         let disc = Image::new(64, 64, pixels.collect()).unwrap();
