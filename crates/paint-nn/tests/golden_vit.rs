@@ -175,7 +175,7 @@ fn every_gradient_is_that_of_pytorch() {
 fn attention_maps_and_their_gradients_are_those_of_pytorch() {
     let golden = Golden::read("prompt_cls", PromptPosition::Cls, Pooling::Cls);
     let images = tensor(golden.array("images")).slice(0, 0, 2).unwrap();
-    let request = Request { attention: Attention::Probe, ..golden.request() };
+    let request = Request { attention: Attention::WithGradient, ..golden.request() };
     let features = golden.vit.forward(&images, &request).unwrap();
     let target = features.logits.argmax().unwrap();
     assert_eq!(

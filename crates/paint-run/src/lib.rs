@@ -39,7 +39,8 @@ pub mod source;
 pub mod summary;
 pub mod table;
 pub mod upload;
-pub mod watch;
+
+pub use paint_nn::backbone::watch;
 
 pub use config::{Config, Draft};
 pub use deployment::Deployment;

@@ -40,8 +40,16 @@ use crate::method::{State, Step};
 use crate::preset::Preset;
 use crate::settings::{is_share, not_negative, read, table};
 
-const ETA: &str = "eta";
-const EATA: &str = "eata";
+/// What the two rows differ in.
+#[derive(Clone, Copy)]
+struct Row {
+    name: &'static str,
+    /// Whether the Fisher term takes part.
+    has_fisher: bool,
+}
+
+const ETA: Row = Row { name: "eta", has_fisher: false };
+const EATA: Row = Row { name: "eata", has_fisher: true };
 
 /// How much of `m` a batch keeps.
 const SMOOTHING: f32 = 0.9;
@@ -68,18 +76,18 @@ struct Config {
 }
 
 impl Config {
-    fn preset(preset: Preset, method: &'static str) -> Self {
+    fn preset(preset: Preset, row: Row) -> Self {
         let (optimizer, lr) = descent(preset);
         let (d, alpha) = if preset.is_cifar() { (0.4, 1.0) } else { (0.05, 2000.0) };
-        let alpha = if method == EATA { alpha } else { 0.0 };
+        let alpha = if row.has_fisher { alpha } else { 0.0 };
         Self { preset, e0: 0.4, d, alpha, fisher_images: 2000, fisher_batch: 64, optimizer, lr }
     }
 
-    fn read(method: &'static str, settings: &toml::Table) -> Result<Self> {
+    fn read(row: Row, settings: &toml::Table) -> Result<Self> {
         read(
-            method,
+            row.name,
             settings,
-            |preset| Self::preset(preset, method),
+            |preset| Self::preset(preset, row),
             |c: &Self| {
                 vec![
                     (not_negative(c.lr), "lr must be 0 or more"),
@@ -88,7 +96,7 @@ impl Config {
                     (not_negative(c.alpha), "alpha must be 0 or more"),
                     (c.fisher_images > 0, "fisher_images must be above 0"),
                     (c.fisher_batch > 0, "fisher_batch must be above 0"),
-                    (method == EATA || c.alpha == 0.0, "alpha is not 0: that is eata"),
+                    (row.has_fisher || c.alpha == 0.0, "alpha is not 0: that is eata"),
                 ]
             },
         )
@@ -98,27 +106,27 @@ impl Config {
 const PAPER: &str = "arXiv:2204.02610";
 
 pub(super) const ENTRY_ETA: MethodEntry = MethodEntry {
-    name: ETA,
+    name: ETA.name,
     paper: PAPER,
     what: "lowers the entropy of sure and new samples through the norms",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| {
-        Ok(Box::new(Deployed::new(Eata::new(ETA, args, Config::read(ETA, settings)?)?)))
+        Ok(Box::new(Deployed::new(Eata::new(ETA.name, args, Config::read(ETA, settings)?)?)))
     },
-    resolve: |settings| table(ETA, &Config::read(ETA, settings)?),
+    resolve: |settings| table(ETA.name, &Config::read(ETA, settings)?),
 };
 
 pub(super) const ENTRY_EATA: MethodEntry = MethodEntry {
-    name: EATA,
+    name: EATA.name,
     paper: PAPER,
     what: "ETA, with parameters held to the source by their Fisher information",
     needs_source: SourceNeed::Unlabelled,
     presets: Presets::ByNetwork,
     build: |args, settings| {
-        Ok(Box::new(Deployed::new(Eata::new(EATA, args, Config::read(EATA, settings)?)?)))
+        Ok(Box::new(Deployed::new(Eata::new(EATA.name, args, Config::read(EATA, settings)?)?)))
     },
-    resolve: |settings| table(EATA, &Config::read(EATA, settings)?),
+    resolve: |settings| table(EATA.name, &Config::read(EATA, settings)?),
 };
 
 #[derive(Clone)]

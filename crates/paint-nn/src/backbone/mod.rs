@@ -9,6 +9,7 @@ pub mod residual;
 pub mod resnet;
 mod table;
 pub mod vit;
+pub mod watch;
 pub mod wide_resnet;
 
 pub use paint_tensor::BnMode;
@@ -76,7 +77,7 @@ pub enum Attention {
     /// Every block's map is returned.
     Keep,
     /// Every block's map is returned, and a backward pass gives its gradient ([`AttentionMap::gradient`]).
-    Probe,
+    WithGradient,
 }
 
 /// Whether the moments of the batch are wanted, from which running statistics are trained.
@@ -114,13 +115,13 @@ pub struct Request<'a> {
 pub struct AttentionMap {
     /// The probabilities, `[B, h, T, T]` with `T = 1 + P + N` tokens.
     pub map: Tensor,
-    pub(crate) probe: Option<Probe>,
+    pub(crate) tap: Option<GradientTap>,
 }
 
 /// What gives a map's gradient. A map acts through `attended = map · values` alone, so its gradient is the gradient at
 /// `attended` times the values; a variable of zeros, added there, is where a backward pass leaves the former.
 #[derive(Debug, Clone)]
-pub(crate) struct Probe {
+pub(crate) struct GradientTap {
     /// The zeros, `[B, T, D]`.
     pub(crate) attended: Tensor,
     /// `[B, T, D]`.
@@ -128,15 +129,15 @@ pub(crate) struct Probe {
 }
 
 impl AttentionMap {
-    /// The gradient at `map`, of its shape: none without [`Attention::Probe`], or where the loss does not depend on
+    /// The gradient at `map`, of its shape: none without [`Attention::WithGradient`], or where the loss does not depend on
     /// this block.
     pub fn gradient(&self, gradients: &Gradients) -> Result<Option<Tensor>> {
-        let Some(probe) = &self.probe else { return Ok(None) };
-        let Some(gradient) = gradients.get(&probe.attended) else { return Ok(None) };
+        let Some(tap) = &self.tap else { return Ok(None) };
+        let Some(gradient) = gradients.get(&tap.attended) else { return Ok(None) };
         let [b, h, t, _] = self.map.dims4("attention map")?;
-        let [_, _, d] = probe.values.dims3("values")?;
+        let [_, _, d] = tap.values.dims3("values")?;
         let by_head = |x: &Tensor| x.reshape([b, t, h, d / h])?.transpose(1, 2); // [B, h, T, D/h]
-        Ok(Some(by_head(gradient)?.matmul(&by_head(&probe.values)?.transpose(2, 3)?)?))
+        Ok(Some(by_head(gradient)?.matmul(&by_head(&tap.values)?.transpose(2, 3)?)?))
     }
 }
 
@@ -172,12 +173,14 @@ pub trait Backbone: Send + Sync {
     /// Another model with the same values; they share memory until one of them is updated.
     fn duplicate(&self) -> Box<dyn Backbone>;
 
-    /// The same without whoever watches its passes: a pass that is replayed later on is noted by [`Backbone::note_pass`].
+    /// The same values without the counting of a [`watch::Watched`] model, for passes that are recorded once and then
+    /// replayed: a replay makes no call that could be counted, so its caller reports each pass to
+    /// [`Backbone::note_pass`] of the watched one.
     fn unwatched(&self) -> Box<dyn Backbone> {
         self.duplicate()
     }
 
-    /// Tells whoever watches of a pass of so many images, differentiated or not, that this model did not see.
+    /// Reports a pass of so many images, differentiated or not, that an [unwatched](Backbone::unwatched) duplicate made.
     fn note_pass(&self, _images: usize, _differentiated: bool) {}
 
     /// Chooses the statistics of batch norms, until chosen anew; a network without batch norms stays as it is.

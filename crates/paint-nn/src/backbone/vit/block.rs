@@ -4,7 +4,7 @@
 
 use paint_tensor::{Mlp, Tensor};
 
-use crate::backbone::{Attention, AttentionMap, Probe};
+use crate::backbone::{Attention, AttentionMap, GradientTap};
 use crate::error::Result;
 use crate::layers::{LayerNorm, Linear};
 use crate::params::Params;
@@ -68,7 +68,7 @@ impl Block {
         self.mlp(params, &x, branches.mlp)
     }
 
-    /// [`Self::forward`] with its attention map, and with a probe for the map's gradient where one is asked for.
+    /// [`Self::forward`] with its attention map, and with a tap for the map's gradient where one is asked for.
     pub(super) fn forward_with_map(
         &self,
         params: &Params,
@@ -78,14 +78,14 @@ impl Block {
         let [b, t, d] = x.dims3("tokens")?;
         let qkv = self.qkv.forward(params, &self.norm1.forward(params, x)?)?; // [B, T, 3D]
         let (mut attended, map) = qkv.attention_with_map(self.num_heads)?;
-        let mut probe = None;
-        if attention == Attention::Probe {
+        let mut tap = None;
+        if attention == Attention::WithGradient {
             let zeros = Tensor::zeros([b, t, d], x.device())?.variable();
             attended = attended.add(&zeros)?;
-            probe = Some(Probe { attended: zeros, values: qkv.slice(2, 2 * d, d)?.detach() });
+            tap = Some(GradientTap { attended: zeros, values: qkv.slice(2, 2 * d, d)?.detach() });
         }
         let x = self.proj.forward_residual(params, &attended, x)?;
-        Ok((self.mlp(params, &x, None)?, AttentionMap { map: map.detach(), probe }))
+        Ok((self.mlp(params, &x, None)?, AttentionMap { map: map.detach(), tap }))
     }
 
     /// `x + f (attended Wᵀ + b)`; without factors the sum is part of the product.

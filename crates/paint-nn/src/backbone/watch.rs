@@ -1,18 +1,21 @@
 //! What a method asks of its network: how many images go forward and backward, and the attention of its last prediction.
 //!
 //! A [`Watched`] model stands between a method and its backbone and changes nothing of what passes. Methods duplicate the
-//! model they are given; all duplicates report to one [`Watch`], so that teachers and anchors are counted too.
+//! model they are given; all duplicates report to one [`Watch`], so that teachers and anchors are counted too. A method
+//! that replays recorded passes works on an [unwatched](Backbone::unwatched) duplicate and reports them itself.
 
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use paint_nn::backbone::vit::VitConfig;
-use paint_nn::backbone::{Attention, Backbone, BnMode, Features, Request, Spec};
-use paint_nn::params::Params;
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
+
+use super::vit::VitConfig;
+use super::{Attention, Backbone, BnMode, Features, Request, Spec};
+use crate::error::Result;
+use crate::params::Params;
 
 /// Images that passed through the network.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +31,7 @@ pub struct Passes {
 pub struct Watch {
     forward: AtomicU64,
     backward: AtomicU64,
-    probing: AtomicBool,
+    looking: AtomicBool,
     last: Mutex<Option<Features>>,
 }
 
@@ -45,11 +48,11 @@ impl Watch {
     /// pass gives gradients.
     pub fn attention<T, E>(
         &self,
-        work: impl FnOnce() -> Result<T, E>,
-    ) -> Result<Option<Features>, E> {
-        self.probing.store(true, Ordering::Relaxed);
+        work: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<Option<Features>, E> {
+        self.looking.store(true, Ordering::Relaxed);
         let done = work();
-        self.probing.store(false, Ordering::Relaxed);
+        self.looking.store(false, Ordering::Relaxed);
         let last = mem::take(&mut *self.last.lock().unwrap_or_else(PoisonError::into_inner));
         done.map(|_| last)
     }
@@ -71,14 +74,15 @@ impl Watched {
         &self,
         images: usize,
         request: &Request<'_>,
-        forward: impl FnOnce(&Request<'_>) -> paint_nn::Result<Features>,
-    ) -> paint_nn::Result<Features> {
-        let probing = self.watch.probing.load(Ordering::Relaxed);
+        forward: impl FnOnce(&Request<'_>) -> Result<Features>,
+    ) -> Result<Features> {
+        let looking = self.watch.looking.load(Ordering::Relaxed);
         let has_attention = self.inner.vit_config().is_some();
-        let attention = if probing && has_attention { Attention::Probe } else { request.attention };
+        let wanted = looking && has_attention;
+        let attention = if wanted { Attention::WithGradient } else { request.attention };
         let features = forward(&Request { attention, ..*request })?;
-        self.note_pass(images, !probing && features.logits.requires_grad());
-        if probing {
+        self.note_pass(images, !looking && features.logits.requires_grad());
+        if looking {
             let mut last = self.watch.last.lock().unwrap_or_else(PoisonError::into_inner);
             *last = Some(features.clone());
         }
@@ -130,22 +134,15 @@ impl Backbone for Watched {
         self.inner.running_statistics()
     }
 
-    fn set_running_statistics(
-        &mut self,
-        values: &BTreeMap<String, Tensor>,
-    ) -> paint_nn::Result<()> {
+    fn set_running_statistics(&mut self, values: &BTreeMap<String, Tensor>) -> Result<()> {
         self.inner.set_running_statistics(values)
     }
 
-    fn embed(&self, images: &Tensor) -> paint_nn::Result<Tensor> {
+    fn embed(&self, images: &Tensor) -> Result<Tensor> {
         self.inner.embed(images)
     }
 
-    fn forward_embedded(
-        &self,
-        embedding: &Tensor,
-        request: &Request<'_>,
-    ) -> paint_nn::Result<Features> {
+    fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {
         let images = embedding.shape().first().copied().unwrap_or(0);
         self.watched(images, request, |request| self.inner.forward_embedded(embedding, request))
     }
@@ -153,13 +150,13 @@ impl Backbone for Watched {
 
 #[cfg(test)]
 mod tests {
-    use paint_nn::backbone::vit::{Vit, VitConfig};
-    use paint_nn::backbone::{BuildOptions, Weights, find};
-    use paint_nn::params::Trainable;
     use paint_rng::Seed;
     use paint_tensor::Device;
 
     use super::*;
+    use crate::backbone::vit::Vit;
+    use crate::backbone::{BuildOptions, Weights, find};
+    use crate::params::Trainable;
 
     fn tiny() -> Vit {
         let config = VitConfig { depth: 2, ..VitConfig::tiny_patch4_32() };
