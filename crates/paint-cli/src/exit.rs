@@ -10,6 +10,8 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::signals::Interrupted;
+
 /// The same for `paint --help`.
 pub(crate) const HELP: &str = "\
 Exit status:
@@ -33,6 +35,9 @@ impl Error for Usage {}
 
 /// The status of a command that ended in `error`.
 pub(crate) fn status(error: &anyhow::Error) -> u8 {
+    if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
+        return interrupted.status();
+    }
     if error.chain().any(is_wrong_request) { 2 } else { 1 }
 }
 

@@ -10,6 +10,7 @@ mod exit;
 mod output;
 mod place;
 mod process;
+mod signals;
 mod source;
 
 use std::process::ExitCode;

@@ -27,7 +27,7 @@ mod whole;
 pub mod zip;
 
 pub use budget::Budget;
-pub use claim::{Claim, ClaimError, claim};
+pub use claim::{Claim, ClaimError, FileClaim, claim, claim_file};
 pub use cursor::{Cursor, utf8};
 pub use element::{Dtype, element_count};
 pub use fault::{Fault, abridged};

@@ -7,12 +7,12 @@
 //!
 //! A process that is killed before step 3 leaves its neighbour behind, which [`remove_leftovers`] finds by its name.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes a file whole or not at all; what is there before stays if anything fails.
+/// Writes a file whole or not at all; what is there before stays if anything fails. The new file has the mode of the old one.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -38,7 +38,12 @@ fn filled(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<(Temporary, File)> {
-    let (temporary, file) = Temporary::beside(path)?;
+    let earlier = fs::metadata(path).ok().map(|about| about.permissions());
+    let (temporary, file) = Temporary::beside(path, earlier.as_ref())?;
+    if let Some(permissions) = earlier {
+        // A file system without modes has none to keep.
+        let _ = file.set_permissions(permissions);
+    }
     let mut out = BufWriter::new(file);
     write(&mut out)?;
     Ok((temporary, out.into_inner().map_err(IntoInnerError::into_error)?))
@@ -53,7 +58,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Where a link leads, whether or not something is there yet: that is written, and the link stays.
-fn followed(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
     if !path.is_symlink() {
         return Ok(path.to_owned());
     }
@@ -78,12 +83,12 @@ pub fn remove_leftovers(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn file_name(path: &Path) -> io::Result<String> {
+pub(crate) fn file_name(path: &Path) -> io::Result<String> {
     let name = path.file_name().ok_or(io::Error::new(ErrorKind::InvalidInput, "no file name"))?;
     Ok(name.to_string_lossy().into_owned())
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
@@ -105,13 +110,23 @@ fn flush_folder(folder: &Path) -> io::Result<()> {
 struct Temporary(PathBuf);
 
 impl Temporary {
-    fn beside(path: &Path) -> io::Result<(Self, File)> {
+    /// A new file, readable for nobody whom `earlier` would keep out.
+    fn beside(path: &Path, earlier: Option<&Permissions>) -> io::Result<(Self, File)> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        if let Some(earlier) = earlier {
+            use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+            options.mode(earlier.mode());
+        }
+        #[cfg(not(unix))]
+        let _ = earlier;
         let (folder, name) = (folder_of(path), file_name(path)?);
         loop {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = folder.join(temporary_name(&name, std::process::id(), count));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
+            match options.open(&path) {
                 // Left by a killed process of the same number, as each is in a container.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 opened => return Ok((Self(path), opened?)),
@@ -196,6 +211,26 @@ mod tests {
             write_atomically(&link, |out| out.write_all(b"anew")).unwrap();
             assert!(link.is_symlink() && fs::read(&path).unwrap() == b"anew");
             assert_eq!(names(folder.path()), ["link", "state"]);
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_file_keeps_its_mode_and_is_never_readable_for_more() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        write_atomically(&path, |out| out.write_all(b"old")).unwrap();
+        for kept in [0o600, 0o666] {
+            fs::set_permissions(&path, Permissions::from_mode(kept)).unwrap();
+            write_atomically(&path, |out| {
+                let half = names(folder.path()).into_iter().find(|name| name.ends_with("tmp"));
+                assert_eq!(mode(&folder.path().join(half.unwrap())), kept);
+                out.write_all(b"new")
+            })
+            .unwrap();
+            assert_eq!(mode(&path), kept);
         }
     }
 

@@ -120,9 +120,14 @@ pub struct Model {
 }
 
 impl Method {
+    /// A method with its default settings.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), settings: toml::Table::new() }
+    }
+
     /// The frozen source model, which needs nothing.
     pub fn source() -> Self {
-        Self { name: "source".into(), settings: toml::Table::new() }
+        Self::named("source")
     }
 }
 
@@ -240,7 +245,7 @@ pub fn difference(
 }
 
 /// Every value of a document under its dotted key.
-fn leaves(text: &str) -> Result<BTreeMap<String, String>> {
+pub(crate) fn leaves(text: &str) -> Result<BTreeMap<String, String>> {
     let table: toml::Table =
         text.parse().map_err(|error: toml::de::Error| Error::config(error.message()))?;
     let mut leaves = Vec::new();

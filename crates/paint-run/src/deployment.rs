@@ -1,8 +1,9 @@
 //! A source model with its preprocessing, and the method that adapts it: what every use of adaptation opens first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use paint_methods::{BuildArgs, Method, MethodEntry, SourceNeed, by_name};
+use paint_methods::{BuildArgs, Method, MethodEntry, Registry, SourceNeed};
 use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
 use paint_tensor::Device;
@@ -45,10 +46,16 @@ impl Config {
         Self { seed: 0, device, precision, model, method, source: None }
     }
 
+    /// Every value under its dotted key.
+    pub(crate) fn leaves(&self) -> Result<BTreeMap<String, String>> {
+        let text = toml::to_string(self).map_err(|error| Error::config(error.to_string()))?;
+        config::leaves(&text)
+    }
+
     /// The device, opened. A method that is not known and settings that it refuses are reported first: nothing large has
     /// been read yet.
-    pub(crate) fn check(&self) -> Result<Device> {
-        by_name(&self.method.name)?.resolve(&self.method.settings)?;
+    pub(crate) fn check(&self, methods: &Registry) -> Result<Device> {
+        methods.find(&self.method.name)?.resolve(&self.method.settings)?;
         Ok(Device::open(&self.device, self.precision.parse()?)?)
     }
 }
@@ -58,7 +65,7 @@ pub struct Deployment {
     /// The configuration with every default written out.
     pub config: Config,
     model: Box<dyn Backbone>,
-    method: &'static MethodEntry,
+    method: MethodEntry,
     /// The model's classes that compete; all if none.
     classes: Option<Vec<usize>>,
     source: Option<SourceImages>,
@@ -66,9 +73,11 @@ pub struct Deployment {
     watch: Arc<Watch>,
 }
 
-/// What the images say about a deployment.
-#[derive(Debug, Clone, Copy, Default)]
+/// What a deployment finds around it.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Stage<'a> {
+    /// Where the method's name is looked up.
+    pub(crate) methods: &'a Registry,
     /// The benchmark whose published settings methods take.
     pub(crate) benchmark: Option<&'a str>,
     /// The model's classes that compete; all if none.
@@ -77,15 +86,20 @@ pub(crate) struct Stage<'a> {
 
 impl Deployment {
     /// Opens what `config` names. Nothing is written.
-    pub fn open(mut config: Config) -> Result<Self> {
-        let device = config.check()?;
+    pub fn open(config: Config) -> Result<Self> {
+        Self::open_with(config, &Registry::default())
+    }
+
+    /// The same for a method that may be one of your own.
+    pub fn open_with(mut config: Config, methods: &Registry) -> Result<Self> {
+        let device = config.check(methods)?;
         let source = config.source.as_mut().map(|source| (&source.name, &mut source.options));
         classes::name(&config.model.weights, source)?;
-        Self::open_on(config, device, Stage::default())
+        Self::open_on(config, device, Stage { methods, benchmark: None, classes: None })
     }
 
     pub(crate) fn open_on(mut config: Config, device: Device, stage: Stage<'_>) -> Result<Self> {
-        let method = by_name(&config.method.name)?;
+        let method = stage.methods.find(&config.method.name)?.clone();
         let model = model::open(&mut config.model, &device)?;
         let settings = method.settings_for(&config.method.settings, &*model, stage.benchmark)?;
         config.method.settings = method.resolve(&settings)?;

@@ -154,6 +154,42 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A state that another method, or the same for another model, has left.
+    #[error(
+        "state of another adaptation: expected {key} = {expected}, found {found}: {}",
+        path.display()
+    )]
+    OtherState {
+        /// The key of the configuration that differs.
+        key: String,
+        /// Its value here.
+        expected: String,
+        /// Its value when the state was saved.
+        found: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The method broke down.
+    #[error(
+        "{image}: the model gave NaN or infinity; what was learnt since the last save is not kept"
+    )]
+    NoPrediction {
+        /// The first such image: its file, or its place in the batch.
+        image: String,
+    },
+    /// It was asked to stop, and did.
+    #[error(
+        "stopped after batch {position} of {batches}, which is saved; continue with --resume: {}",
+        path.display()
+    )]
+    Stopped {
+        /// Batches done.
+        position: usize,
+        /// Batches of the stream.
+        batches: usize,
+        /// The folder of the run.
+        path: PathBuf,
+    },
     /// A file of results that cannot be understood.
     #[error("results: {why}: {}", path.display())]
     Results {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use paint_methods::PromptUse;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -70,6 +71,13 @@ pub struct Prompt {
     /// How well the batch matched its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reliability: Option<f32>,
+}
+
+impl From<&PromptUse> for Prompt {
+    fn from(prompt: &PromptUse) -> Self {
+        let &PromptUse { index, allocated, reliability, .. } = prompt;
+        Self { index, allocated, reliability }
+    }
 }
 
 /// Someone who wants to know.

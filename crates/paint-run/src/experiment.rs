@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use paint_data::dataset::Options;
 use paint_data::{Dataset, Loader, ReadAhead, Stream, write_atomically};
-use paint_methods::Method;
+use paint_methods::{Method, Registry};
 use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
 use paint_tensor::Device;
@@ -38,6 +39,7 @@ pub struct Experiment {
     deployment: Deployment,
     setup: Setup,
     probe: Option<Probe>,
+    stop: Arc<AtomicBool>,
 }
 
 /// The file in the output folder that holds where a run stands.
@@ -59,7 +61,8 @@ impl Experiment {
     /// Opens what `config` names. Nothing is written.
     pub fn open(mut config: Config) -> Result<Self> {
         let mut parts = config.deployment();
-        let device = parts.check()?;
+        let methods = Registry::default();
+        let device = parts.check(&methods)?;
         let seed = Seed(config.seed);
         let weights = config.model.weights.clone();
         classes::name(&weights, named_datasets(&mut config))?;
@@ -67,6 +70,7 @@ impl Experiment {
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;
         let stage = Stage {
+            methods: &methods,
             benchmark: paint_data::dataset::entry(&config.data.name)?.benchmark,
             classes: dataset.info().class_indices.as_deref(),
         };
@@ -93,7 +97,14 @@ impl Experiment {
             device: deployment.device().to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
         };
-        Ok(Self { config, dataset, stream, deployment, setup, probe })
+        Ok(Self { config, dataset, stream, deployment, setup, probe, stop: Arc::default() })
+    }
+
+    /// Once `stop` is true, a run ends after the present batch with [`Error::Stopped`]; everything so far is saved.
+    #[must_use]
+    pub fn stopping_on(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = stop;
+        self
     }
 
     /// The method, as it is deployed. Those that train on source images before that take their time here.
@@ -209,9 +220,14 @@ impl Experiment {
             if let Some(probe) = &self.probe {
                 runner.probe(probe)?;
             }
-            let every = self.config.checkpoint_every;
-            if every > 0 && runner.position().is_multiple_of(every) {
+            let (position, every) = (runner.position(), self.config.checkpoint_every);
+            let batches = self.stream.batches.len();
+            let stops = self.stop.load(Ordering::Relaxed) && position < batches;
+            if stops || every > 0 && position.is_multiple_of(every) {
                 checkpoint::save(state, runner, subject)?;
+            }
+            if stops {
+                return Err(Error::Stopped { position, batches, path: self.config.out.clone() });
             }
         }
         Ok(())

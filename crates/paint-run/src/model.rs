@@ -15,7 +15,7 @@ use paint_nn::checkpoint::{
 };
 use paint_tensor::Device;
 
-pub use fitted::{Fitted, image_steps};
+pub use fitted::{Fitted, ImageFit, image_steps};
 
 use crate::config::Model;
 use crate::{Error, Result};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use paint_data::{BatchPlan, Dataset, Loader, ReadAhead, SampleRef, Stream, dataset};
+use paint_data::{Dataset, Loader, ReadAhead, SampleRef, Stream, dataset};
 use paint_methods::Method;
 use paint_rng::Seed;
 use paint_tensor::Device;
@@ -120,13 +120,8 @@ impl Probe {
     ) -> Result<(usize, usize)> {
         let samples: Vec<SampleRef> =
             (0..limit.min(data.len(domain))).map(|index| SampleRef { domain, index }).collect();
-        let plan = |samples: &[SampleRef]| BatchPlan {
-            samples: samples.to_vec(),
-            segment: 0,
-            reset_before: false,
-        };
-        let batches = samples.chunks(self.batch_size).map(plan).collect();
-        let loader = Loader::new(Arc::clone(data), Stream { batches }, ReadAhead::default());
+        let stream = Stream::of(&samples, self.batch_size);
+        let loader = Loader::new(Arc::clone(data), stream, ReadAhead::default());
         method.set_domain(Some(told));
         let mut right = 0;
         for batch in Uploads::new(loader, &self.device) {

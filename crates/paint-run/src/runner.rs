@@ -279,11 +279,7 @@ impl<'a> Runner<'a> {
             samples: plan.samples.len(),
             domain_accuracy: self.meter.visits.last().and_then(|visit| visit.tally.accuracy()),
             running_accuracy: self.meter.overall.accuracy(),
-            prompt: step.prompt.as_ref().map(|prompt| Prompt {
-                index: prompt.index,
-                allocated: prompt.allocated,
-                reliability: prompt.reliability,
-            }),
+            prompt: step.prompt.as_ref().map(Prompt::from),
             scalars: step.scalars.iter().map(|(name, value)| ((*name).into(), *value)).collect(),
             ms: duration.as_secs_f64() * 1e3,
         }

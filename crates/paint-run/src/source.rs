@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use paint_data::{BatchPlan, Dataset, Loader, ReadAhead, SampleRef, Stream};
+use paint_data::{Dataset, Loader, ReadAhead, SampleRef, Stream};
 use paint_methods::SourceData;
 use paint_nn::backbone::Spec;
 use paint_rng::Seed;
@@ -145,14 +145,8 @@ fn read(
     device: &Device,
 ) -> Result<Tensor> {
     let samples: Vec<SampleRef> = places.map(|index| SampleRef { domain: 0, index }).collect();
-    let plan = |samples: &[SampleRef]| BatchPlan {
-        samples: samples.to_vec(),
-        segment: 0,
-        reset_before: false,
-    };
-    let stream = Stream { batches: samples.chunks(CHUNK).map(plan).collect() };
     let mut pixels = Vec::new();
-    for batch in Loader::new(dataset, stream, ReadAhead::default()) {
+    for batch in Loader::new(dataset, Stream::of(&samples, CHUNK), ReadAhead::default()) {
         pixels.extend(batch?.images);
     }
     let [height, width] = spec.image_size;

@@ -1,8 +1,8 @@
 //! Runs the cells of a grid, some at a time. A cell that fails, or even panics, leaves the others alone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use serde::{Deserialize, Serialize};
@@ -73,13 +73,21 @@ pub struct Outcome {
     pub results: Vec<CellResult>,
     /// Of the cells that finished, in the order of the grid.
     pub timings: Vec<CellTiming>,
-    /// The others.
+    /// Of the cells that failed.
     pub failures: Vec<Failure>,
+    /// Cells that were not finished, or not begun, because the grid was told to stop.
+    pub unfinished: usize,
 }
 
 /// Runs every cell that is not finished, `jobs` at a time. `tell` hears of everything, from any thread; if it panics, that
-/// event is lost and nothing else.
-pub fn execute(grid: &Grid, jobs: usize, tell: &(dyn Fn(GridEvent<'_>) + Sync)) -> Outcome {
+/// event is lost and nothing else. Once `stop` is true, cells that run end after their present batch, saved, and no other is
+/// begun.
+pub fn execute(
+    grid: &Grid,
+    jobs: usize,
+    stop: &Arc<AtomicBool>,
+    tell: &(dyn Fn(GridEvent<'_>) + Sync),
+) -> Outcome {
     let tell: &(dyn Fn(GridEvent<'_>) + Sync) = &|event| {
         let _ = catch_unwind(AssertUnwindSafe(|| tell(event)));
     };
@@ -87,11 +95,15 @@ pub fn execute(grid: &Grid, jobs: usize, tell: &(dyn Fn(GridEvent<'_>) + Sync)) 
     let next = AtomicUsize::new(0);
     let ends: Mutex<Vec<Option<std::result::Result<CellResult, String>>>> =
         Mutex::new(vec![None; grid.cells.len()]);
+    let is_stopped = || stop.load(Ordering::Relaxed);
     let work = || {
-        loop {
+        while !is_stopped() {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(cell) = grid.cells.get(at) else { return };
-            let end = finish(grid, at, cell, jobs, tell);
+            let end = finish(grid, at, cell, jobs, stop, tell);
+            if end.is_err() && is_stopped() {
+                return;
+            }
             match &end {
                 Ok(result) => tell(GridEvent::Done { cell: at, result }),
                 Err(error) => tell(GridEvent::Failed { cell: at, error }),
@@ -116,6 +128,7 @@ pub fn execute(grid: &Grid, jobs: usize, tell: &(dyn Fn(GridEvent<'_>) + Sync)) 
                 outcome.timings.extend(timing);
                 outcome.results.push(result);
             }
+            None if is_stopped() => outcome.unfinished += 1,
             failed => outcome.failures.push(Failure {
                 cell: cell.id.clone(),
                 label: cell.label.clone(),
@@ -136,6 +149,7 @@ fn finish(
     at: usize,
     cell: &Cell,
     jobs: usize,
+    stop: &Arc<AtomicBool>,
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> std::result::Result<CellResult, String> {
     if let Some(result) = CellResult::read(&cell.config.out, cell, &grid.hash) {
@@ -144,7 +158,7 @@ fn finish(
     }
     let run = || {
         CellTiming::begin(&cell.config.out, jobs)?;
-        run(grid, at, cell, tell)
+        run(grid, at, cell, stop, tell)
     };
     catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|panic| {
@@ -159,9 +173,10 @@ fn run(
     grid: &Grid,
     at: usize,
     cell: &Cell,
+    stop: &Arc<AtomicBool>,
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> Result<CellResult> {
-    let experiment = Experiment::open(cell.config.clone())?;
+    let experiment = Experiment::open(cell.config.clone())?.stopping_on(Arc::clone(stop));
     let (summary, mut method) = experiment
         .finish(Earlier::Resume, |event: &Event| tell(GridEvent::Running { cell: at, event }))?;
     // A picture is no reason to lose a result.

@@ -1,6 +1,8 @@
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::*;
+use paint_run::Event;
 use paint_run::model::embedded;
 
 /// Two domains of eight embedded images, two seeds.
@@ -45,7 +47,7 @@ fn a_broken_cell_leaves_the_others_alone_and_finished_ones_are_not_run_again() {
     assert_eq!(grid.cells.len(), 6);
     let count = |jobs| {
         let seen = Mutex::new([0; 3]);
-        let outcome = execute(&grid, jobs, &|event| match event {
+        let outcome = execute(&grid, jobs, &Arc::default(), &|event| match event {
             GridEvent::Found { .. } => seen.lock().unwrap()[0] += 1,
             GridEvent::Done { .. } => seen.lock().unwrap()[1] += 1,
             GridEvent::Failed { .. } => seen.lock().unwrap()[2] += 1,
@@ -82,6 +84,34 @@ fn a_broken_cell_leaves_the_others_alone_and_finished_ones_are_not_run_again() {
 }
 
 #[test]
+fn a_grid_that_is_told_to_stop_saves_what_it_has_and_goes_on_from_there() {
+    let temp = tempfile::tempdir().unwrap();
+    let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
+    let grid = |out: &std::path::Path| {
+        let place = place(out);
+        let resolved = protocol().resolve(&place).unwrap();
+        Grid::new(resolved, vec![Variant::plain("source"), Variant::plain("tent")], &place).unwrap()
+    };
+    let expected = execute(&grid(&whole), 1, &Arc::default(), &|_| {}).results;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = execute(&grid(&parts), 1, &stop, &|event| {
+        // In the second cell.
+        if let GridEvent::Running { cell: 1, event: Event::BatchDone(_) } = event {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    assert_eq!((stopped.results.len(), stopped.failures.len(), stopped.unfinished), (1, 0, 3));
+    let begun = Mutex::new(None);
+    let rest = execute(&grid(&parts), 1, &Arc::default(), &|event| {
+        if let GridEvent::Running { cell: 1, event: Event::RunStarted { position, .. } } = event {
+            *begun.lock().unwrap() = Some(*position);
+        }
+    });
+    assert_eq!(begun.into_inner().unwrap(), Some(1), "after the batch that it had finished");
+    assert_eq!((rest.results, rest.unfinished), (expected, 0));
+}
+
+#[test]
 fn a_display_that_panics_costs_no_cell() {
     let temp = tempfile::tempdir().unwrap();
     let place = place(temp.path());
@@ -89,7 +119,8 @@ fn a_display_that_panics_costs_no_cell() {
     let variants = vec![Variant::plain("source"), Variant::plain("tent")];
     let grid = Grid::new(resolved, variants, &place).unwrap();
     for run in ["anew", "found"] {
-        let outcome = execute(&grid, 2, &|event| panic!("the terminal is gone: {event:?}"));
+        let outcome =
+            execute(&grid, 2, &Arc::default(), &|event| panic!("the terminal is gone: {event:?}"));
         assert_eq!((outcome.results.len(), outcome.failures.len()), (4, 0), "{run}");
     }
 }

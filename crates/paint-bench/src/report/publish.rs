@@ -219,7 +219,7 @@ mod tests {
         let resolved = protocol().resolve(&place).unwrap();
         let variants = vec![Variant::plain("source"), Variant::plain("paint")];
         let grid = Grid::new(resolved, variants, &place).unwrap();
-        let outcome = execute(&grid, 1, &|_| {});
+        let outcome = execute(&grid, 1, &std::sync::Arc::default(), &|_| {});
         assert_eq!((outcome.results.len(), outcome.failures.len()), (4, 0));
         (grid, outcome)
     }

@@ -1,6 +1,7 @@
 //! `paint run`: one method over one stream, measured; can be stopped at any moment and continued.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use paint_files::printable;
@@ -9,6 +10,7 @@ use paint_run::{Draft, Earlier, Event, Experiment};
 
 use crate::output::Output;
 use crate::place::refuse_foreign;
+use crate::signals::Signals;
 use crate::source::{SourceArgs, announce};
 use crate::{message, process};
 
@@ -95,7 +97,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let batches = experiment.stream.batches.len() as u64;
     let bar = ProgressBar::with_draw_target(Some(batches), message::bar_target());
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")?);
-    let summary = experiment.run(earlier, |event: &Event| show(&bar, event))?;
+    let signals = Signals::watch()?;
+    let experiment = experiment.stopping_on(Arc::clone(signals.stop()));
+    let summary = match experiment.run(earlier, |event: &Event| show(&bar, event)) {
+        Err(stopped @ paint_run::Error::Stopped { .. }) => {
+            bar.finish_and_clear();
+            return Err(signals.ended(stopped.to_string()).into());
+        }
+        summary => summary?,
+    };
     note!("written: {}", experiment.config.out.display());
     args.output.print(&summary, |summary| terminal(&[summary]))
 }

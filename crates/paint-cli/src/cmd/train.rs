@@ -19,6 +19,7 @@ use paint_train::{
 
 use crate::output::Output;
 use crate::place::resolved;
+use crate::signals::Signals;
 use crate::{Usage, process};
 use progress::Bar;
 
@@ -133,8 +134,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return args.output.print(&session.time(&mut trainer, steps.max(1))?, throughput);
     }
     let test = test_images(args, dataset.info(), &data, input, &device)?;
-    let session =
-        Session { data: &data, test: test.as_ref(), evaluate_every, identity, stop: None };
+    let signals = Signals::watch()?;
+    let stop = Some(&**signals.stop());
+    let session = Session { data: &data, test: test.as_ref(), evaluate_every, identity, stop };
     let files = Files {
         out: args.out.clone(),
         checkpoint_every: args.checkpoint_every,
@@ -147,8 +149,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         _ => Earlier::Keep,
     };
     let mut bar = Bar::new()?;
-    let summary = session.run(&mut trainer, &files, earlier, |event: &_| bar.show(event))?;
+    let summary = session.run(&mut trainer, &files, earlier, |event: &_| bar.show(event));
     bar.clear();
+    let summary = match summary {
+        Err(stopped @ paint_train::Error::Stopped { .. }) => {
+            return Err(signals.ended(stopped.to_string()).into());
+        }
+        summary => summary?,
+    };
     note!("written: {}", args.out.display());
     args.output.print(&summary, text)
 }

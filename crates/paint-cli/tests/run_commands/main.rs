@@ -2,16 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+mod adapt;
 mod classes;
+#[cfg(unix)]
+mod signals;
 mod support;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use paint_nn::state::file::{self, Kind};
 use serde_json::Value;
 use support::{image, mosaic, paint, stderr, text, weights, write_arrays, write_folder};
 
@@ -53,11 +56,12 @@ fn without_timing(out: &Path) -> Value {
 }
 
 /// The arrays and counters of a finished run.
-fn state(out: &Path) -> (BTreeMap<String, Vec<u32>>, String) {
-    let file = paint_nn::checkpoint::read(out.join("state.safetensors")).unwrap();
-    let counters = file.metadata["counters"].clone();
-    let bits = |data: &[f32]| data.iter().map(|x| x.to_bits()).collect();
-    (file.iter().map(|(name, array)| (name.to_owned(), bits(&array.data))).collect(), counters)
+fn state(out: &Path) -> (BTreeMap<String, Vec<u32>>, BTreeMap<String, u64>) {
+    let path = out.join("state.safetensors");
+    let state = file::read(&path, Kind::Run, &paint_tensor::Device::cpu()).unwrap().state;
+    let bits = |data: Vec<f32>| data.into_iter().map(f32::to_bits).collect();
+    let tensors = state.tensors.into_iter();
+    (tensors.map(|(name, x)| (name, bits(x.to_vec().unwrap()))).collect(), state.counters)
 }
 
 fn batches_logged(out: &Path) -> usize {
@@ -96,7 +100,7 @@ fn a_run_killed_again_and_again_or_stopped_by_a_full_disk_ends_with_the_same_bit
     let output = run_command(&data, &parts).arg("--resume").output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(without_timing(&parts), without_timing(&whole));
-    assert_eq!(state(&parts), state(&whole));
+    assert!(state(&parts) == state(&whole), "the states differ");
     assert_eq!(batches_logged(&parts), 12);
     assert_eq!(files(&parts), files(&whole), "nothing of the interrupted runs stays behind");
 
@@ -149,106 +153,6 @@ fn what_is_asked_for_wrongly_ends_with_status_2_and_what_fails_with_1() {
         assert!(stderr(&output).contains(message), "{value}: {}", stderr(&output));
     }
     assert!(!out.exists(), "nothing is written before everything is understood");
-}
-
-#[test]
-fn a_folder_without_labels_is_predicted_and_the_state_continues() {
-    let temp = tempfile::tempdir().unwrap();
-    let folder = temp.path().join("photos");
-    fs::create_dir(&folder).unwrap();
-    let mosaic = mosaic();
-    for i in 0..6 {
-        let file = File::create(folder.join(format!("{i}, x.png"))).unwrap();
-        // A wrong size is brought to the model's.
-        let image = image(&mosaic, i).resize(40, 36, paint_data::image::Filter::Bilinear).unwrap();
-        image.write_png(file).unwrap();
-    }
-    let state = temp.path().join("state.safetensors");
-    let adapt = |extra: &[&str]| {
-        let mut command = paint();
-        command.args(["adapt", "--weights", &weights(), "--images", &text(&folder)]);
-        command.args(["--set", "method.preset=paper_adam"]).args(extra).output().unwrap()
-    };
-    let first = adapt(&["--state", &text(&state)]);
-    assert!(first.status.success(), "{}", stderr(&first));
-    let csv = String::from_utf8(first.stdout).unwrap();
-    let lines: Vec<&str> = csv.lines().collect();
-    assert_eq!((lines.len(), lines[0]), (7, "file,class,confidence"));
-    // Test image 0 is a cat and image 1 a ship.
-    assert!(lines[1].starts_with("\"0, x.png\",cat,") && lines[2].contains(",ship,"), "{csv}");
-
-    let saved = fs::read(&state).unwrap();
-    let second = adapt(&["--state", &text(&state), "--format", "jsonl"]);
-    fs::write(&state, saved).unwrap();
-    let again = adapt(&["--state", &text(&state), "--format", "jsonl"]);
-    assert_eq!(second.stdout, again.stdout);
-    let fresh = adapt(&["--format", "jsonl"]);
-    assert_ne!(second.stdout, fresh.stdout);
-    let line: Value =
-        serde_json::from_slice(fresh.stdout.split(|b| *b == b'\n').next().unwrap()).unwrap();
-    assert_eq!((&line["class"], &line["index"]), (&"cat".into(), &3.into()));
-
-    let other = adapt(&["--state", &text(&state), "--set", "method.eta=0.9"]);
-    assert_eq!(other.status.code(), Some(1));
-    let told = "state of another adaptation: expected method.eta = 0.9, found 0.2";
-    assert!(stderr(&other).contains(told), "{}", stderr(&other));
-    assert!(stderr(&fresh).contains("prompts: 1 allocated"), "{}", stderr(&fresh));
-
-    fs::write(folder.join("7.png"), "no image").unwrap();
-    let late = temp.path().join("late.safetensors");
-    let broken = adapt(&["--state", &text(&late), "--batch-size", "2"]);
-    assert_eq!(broken.status.code(), Some(1));
-    assert_eq!(String::from_utf8(broken.stdout).unwrap().lines().count(), 7);
-    assert!(late.exists(), "what three batches taught is kept");
-}
-
-#[test]
-fn an_adaptation_that_is_killed_loses_no_more_than_the_batches_since_its_last_state() {
-    let temp = tempfile::tempdir().unwrap();
-    let adapt = |images: &str, state: &Path, extra: &[&str]| {
-        let mut command = paint();
-        command.args(["adapt", "--weights", &weights(), "--images", images, "--batch-size", "4"]);
-        command.args(["--set", "method.preset=paper_adam", "--state", &text(state)]).args(extra);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    };
-    let array = |batches: usize| {
-        let folder = temp.path().join(format!("{batches} batches"));
-        fs::create_dir(&folder).unwrap();
-        write_arrays(&folder, 4 * batches)
-    };
-    let states = temp.path().join("states");
-    fs::create_dir(&states).unwrap();
-    let (images, killed) = (array(60), states.join("killed.safetensors"));
-    let mut child = adapt(&images, &killed, &["--checkpoint-every", "3"]).spawn().unwrap();
-    // The head, and the first image of the fourth batch: the state of the third is on the disk.
-    let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
-    let lines: Vec<String> = told.by_ref().take(1 + 3 * 4 + 1).map(Result::unwrap).collect();
-    assert_eq!(lines.len(), 14, "{lines:?}");
-    child.kill().unwrap();
-    assert!(!child.wait().unwrap().success(), "it was killed too late");
-
-    let left = fs::read(&killed).unwrap();
-    let whole = temp.path().join("whole.safetensors");
-    let state_after = |batches: usize| {
-        let images = array(batches);
-        let output = adapt(&images, &whole, &["--checkpoint-every", "0"]).output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
-        let state = fs::read(&whole).unwrap();
-        fs::remove_file(&whole).unwrap();
-        state
-    };
-    assert!([3, 6, 9].into_iter().any(|batches| state_after(batches) == left));
-
-    fs::write(states.join(".killed.safetensors.7-0.tmp"), "half a state").unwrap();
-    let output = adapt(&array(1), &killed, &[]).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_ne!(fs::read(&killed).unwrap(), left, "it goes on from there");
-    assert_eq!(files(&states), 1, "nothing half written stays behind");
-
-    let nowhere = adapt(&images, &temp.path().join("no folder/state"), &[]).output().unwrap();
-    assert_eq!((nowhere.status.code(), nowhere.stdout.len()), (Some(1), 0));
-    assert!(stderr(&nowhere).contains("no folder/state"), "{}", stderr(&nowhere));
 }
 
 #[test]

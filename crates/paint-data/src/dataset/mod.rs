@@ -14,6 +14,7 @@ mod folder;
 mod imagenet;
 mod imagenet_c;
 mod imagenet_r;
+mod listed;
 mod memory;
 
 use std::path::Path;
@@ -27,6 +28,7 @@ pub use embedded::{CIFAR10_CLASSES, embedded};
 pub use files::{Listing, SkipReason, Skipped, images_below, list_images};
 pub use imagenet::imagenet_class_name;
 pub use imagenet_c::Images;
+pub use listed::{Exif, Listed};
 pub use memory::Memory;
 
 use crate::{Error, Image, Result};

@@ -2,7 +2,7 @@
 //!
 //! The content says what a file is, never its name. Grey becomes three equal channels, CMYK becomes RGB, 16 bits keep their
 //! high byte, alpha is dropped and of an animation the first frame is taken, all as Pillow's `convert("RGB")` does. An
-//! orientation tag is not applied, as no benchmark's reader applies it.
+//! orientation tag is not applied, as no benchmark's reader applies it, unless [`Image::open_upright`] is asked for.
 //!
 //! A header is not believed: sizes are bounded by [`MAX_SIDE`] and [`MAX_PIXELS`], and by what the bytes that are really
 //! there could encode, before anything is allocated for them.
@@ -14,6 +14,7 @@ use std::{
     path::Path,
 };
 
+use super::orientation::Orientation;
 use super::{Image, bmp, jpeg};
 use crate::{Error, Result};
 use image_webp::WebPDecoder;
@@ -77,6 +78,12 @@ impl Image {
     /// Reads an image file. Damage that decoders commonly read over, in the coded data of a JPEG, is read over.
     pub fn open(path: &Path) -> Result<Self> {
         Self::decode(&read(path)?, path)
+    }
+
+    /// The same, turned the way up that its Exif tag says.
+    pub fn open_upright(path: &Path) -> Result<Self> {
+        let bytes = read(path)?;
+        Ok(Self::decode(&bytes, path)?.turned(Orientation::of(&bytes)))
     }
 
     /// Reads an image file and refuses it if anything in it is damaged.

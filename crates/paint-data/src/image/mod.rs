@@ -4,6 +4,7 @@ mod bmp;
 mod decode;
 mod encode;
 pub(crate) mod jpeg;
+mod orientation;
 mod preprocess;
 mod resize;
 

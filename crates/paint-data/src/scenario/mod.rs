@@ -54,6 +54,16 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// One visit of these samples, in batches of which the last may be shorter.
+    pub fn of(samples: &[SampleRef], batch_size: usize) -> Self {
+        let plan = |samples: &[SampleRef]| BatchPlan {
+            samples: samples.to_vec(),
+            segment: 0,
+            reset_before: false,
+        };
+        Self { batches: samples.chunks(batch_size.max(1)).map(plan).collect() }
+    }
+
     /// Samples, over all batches.
     pub fn num_samples(&self) -> usize {
         self.batches.iter().map(|batch| batch.samples.len()).sum()

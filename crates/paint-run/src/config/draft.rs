@@ -85,7 +85,7 @@ impl Draft {
 
     /// The run that is meant; says which key is missing or unknown.
     pub fn resolve(&self) -> Result<Config> {
-        let config: Config = self.read_as()?;
+        let config: Config = self.resolve_as()?;
         let Model { weights, tag, .. } = &config.model;
         if weights.as_os_str().is_empty() {
             return Err(Error::config("missing key model.weights: the file of weights"));
@@ -105,10 +105,11 @@ impl Draft {
         struct Images {
             data: dataset::Config,
         }
-        self.read_as().map(|Images { data }| data)
+        self.resolve_as().map(|Images { data }| data)
     }
 
-    fn read_as<T: DeserializeOwned>(&self) -> Result<T> {
+    /// The document that is meant, where it is no run.
+    pub fn resolve_as<T: DeserializeOwned>(&self) -> Result<T> {
         let text = self.text()?;
         toml::from_str(&text).map_err(|error| {
             // The line of the text above, not of the user's file: keys may have come from several places.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use paint_data::image::{Filter, Preprocess, Step};
-use paint_data::{Dataset, Domain, Info, Sample};
+use paint_data::{Dataset, Domain, Image, Info, Sample};
 use paint_nn::checkpoint::{self, CropMode, Interpolation};
 
 use crate::config::Resize;
@@ -45,9 +45,30 @@ pub fn image_steps(preprocess: &checkpoint::Preprocess) -> Result<Preprocess> {
 /// the others go through the preprocessing of the weights.
 pub struct Fitted {
     inner: Arc<dyn Dataset>,
+    fit: ImageFit,
+}
+
+/// What brings single images to a model's size, in the same way.
+#[derive(Debug, Clone)]
+pub struct ImageFit {
     size: [usize; 2],
     steps: Preprocess,
     resize: Resize,
+}
+
+impl ImageFit {
+    /// For a model with this preprocessing.
+    pub fn new(preprocess: &checkpoint::Preprocess, resize: Resize) -> Result<Self> {
+        Ok(Self { size: preprocess.input_size, steps: image_steps(preprocess)?, resize })
+    }
+
+    /// The image at the model's size.
+    pub fn apply(&self, image: Image) -> paint_data::Result<Image> {
+        if self.resize == Resize::IfNeeded && [image.height(), image.width()] == self.size {
+            return Ok(image);
+        }
+        self.steps.apply(image)
+    }
 }
 
 impl Fitted {
@@ -57,7 +78,7 @@ impl Fitted {
         preprocess: &checkpoint::Preprocess,
         resize: Resize,
     ) -> Result<Self> {
-        Ok(Self { inner, size: preprocess.input_size, steps: image_steps(preprocess)?, resize })
+        Ok(Self { inner, fit: ImageFit::new(preprocess, resize)? })
     }
 }
 
@@ -80,10 +101,7 @@ impl Dataset for Fitted {
 
     fn sample(&self, domain: usize, index: usize) -> paint_data::Result<Sample> {
         let Sample { image, label } = self.inner.sample(domain, index)?;
-        if self.resize == Resize::IfNeeded && [image.height(), image.width()] == self.size {
-            return Ok(Sample { image, label });
-        }
-        Ok(Sample { image: self.steps.apply(image)?, label })
+        Ok(Sample { image: self.fit.apply(image)?, label })
     }
 
     fn content(&self, domain: usize, index: usize) -> paint_data::Result<Vec<u8>> {
@@ -97,7 +115,6 @@ impl Dataset for Fitted {
 
 #[cfg(test)]
 mod tests {
-    use paint_data::Image;
     use paint_data::dataset::Memory;
 
     use super::*;

@@ -5,4 +5,5 @@
 mod experiment;
 mod resume;
 mod runner;
+mod session;
 mod support;

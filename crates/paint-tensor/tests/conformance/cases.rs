@@ -15,6 +15,10 @@ pub(crate) struct Case {
     pub(crate) run: fn(&[Tensor]) -> Result<Tensor>,
     pub(crate) nan: Nan,
     /// How many times the rounding of a plain sum shows in the result: 1, unless the row says why not.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "only GPUs are compared with it")
+    )]
     pub(crate) sensitivity: f32,
 }
 
@@ -31,6 +35,7 @@ pub(crate) enum Nan {
 
 impl Case {
     /// The row with results that amplify rounding.
+    #[cfg(feature = "cuda")]
     pub(crate) const fn sensitivity(self, sensitivity: f32) -> Self {
         Self { sensitivity, ..self }
     }

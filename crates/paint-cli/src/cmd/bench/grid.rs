@@ -14,6 +14,7 @@ use super::progress::Progress;
 use super::shell;
 use crate::output::Output;
 use crate::place::{dataset_row, refuse_foreign};
+use crate::signals::Signals;
 use crate::source::SourceArgs;
 use crate::{Usage, process};
 
@@ -103,8 +104,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .with_context(|| format!("cannot create {}", place.out.display()))?;
     let _claim = paint_files::claim(&place.out)?;
     let progress = Progress::new(&grid)?;
-    let outcome = execute(&grid, args.jobs.max(1), &|event| progress.tell(&event));
+    let signals = Signals::watch()?;
+    let outcome = execute(&grid, args.jobs.max(1), signals.stop(), &|event| progress.tell(&event));
     progress.finish();
+    if outcome.unfinished > 0 {
+        let (left, all) = (outcome.unfinished, grid.cells.len());
+        let what = format!("stopped with {left} of {all} runs left; the same command continues");
+        return Err(signals.ended(what).into());
+    }
     let results = Results {
         target: target.map(|target| target.name.to_owned()),
         ..Results::new(&grid, &outcome, &command(args))

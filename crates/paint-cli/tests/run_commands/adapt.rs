@@ -1,0 +1,362 @@
+//! `paint adapt`: what it reads, what it prints and what it keeps.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use paint_data::Image;
+use serde_json::Value;
+
+use crate::support::{image, mosaic, paint, stderr, text, weights, write_arrays};
+
+/// Adapts to `images` in batches of `batch_size`.
+pub(crate) fn adapt(images: &[&str], batch_size: usize) -> Command {
+    let mut command = paint();
+    command.args(["adapt", "--weights", &weights(), "--set", "method.preset=paper_adam"]);
+    command.args(["--batch-size", &batch_size.to_string()]).args(images);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// An array of so many images, in a folder of its own.
+pub(crate) fn array(folder: &Path, count: usize) -> String {
+    let folder = folder.join(format!("{count} images"));
+    fs::create_dir_all(&folder).unwrap();
+    write_arrays(&folder, count)
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", stderr(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn objects(output: &Output) -> Vec<Value> {
+    stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["event"] == kind).collect()
+}
+
+/// The class of every file in a CSV output.
+fn classes(output: &Output) -> BTreeMap<String, String> {
+    let csv = stdout(output);
+    let rows = csv.lines().skip(1).map(|row| row.rsplit_once(',').unwrap().0);
+    rows.map(|row| row.split_once(',').unwrap())
+        .map(|(file, class)| (file.rsplit('/').next().unwrap().to_owned(), class.to_owned()))
+        .collect()
+}
+
+/// The first embedded images as PNG files with numbers for names, larger than the model's input.
+fn write_photos(folder: &Path, count: usize) {
+    fs::create_dir_all(folder).unwrap();
+    let mosaic = mosaic();
+    for i in 0..count {
+        let image = image(&mosaic, i).resize(40, 36, paint_data::image::Filter::Bilinear).unwrap();
+        image.write_png(File::create(folder.join(format!("{i}.png"))).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_without_labels_is_predicted_and_the_state_continues() {
+    let temp = tempfile::tempdir().unwrap();
+    let (folder, state) = (temp.path().join("photos"), temp.path().join("state.safetensors"));
+    write_photos(&folder, 6);
+    fs::rename(folder.join("0.png"), folder.join("0, x.png")).unwrap();
+    let adapt =
+        |extra: &[&str]| adapt(&["--images", &text(&folder)], 50).args(extra).output().unwrap();
+    let kept = ["--state", &text(&state)];
+    let first = adapt(&kept);
+    let csv = stdout(&first);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (7, "file,class_index,class_name,confidence"));
+    // Test image 0 is a cat and image 1 a ship.
+    assert!(lines[1].starts_with("\"0, x.png\",3,cat,") && lines[2].starts_with("1.png,8,ship,"));
+    for told in ["adapted to 6 images in 1 batch,", "prompts: 1 allocated", "state: "] {
+        assert!(stderr(&first).contains(told), "{}", stderr(&first));
+    }
+
+    let saved = fs::read(&state).unwrap();
+    let second = adapt(&kept);
+    assert!(stderr(&second).contains("has adapted to 6 images before"), "{}", stderr(&second));
+    fs::write(&state, &saved).unwrap();
+    assert_eq!(second.stdout, adapt(&kept).stdout);
+    assert_ne!(second.stdout, first.stdout);
+
+    let other = adapt(&[&kept[..], &["--set", "method.eta=0.9"]].concat());
+    assert_eq!(other.status.code(), Some(1));
+    let told = "state of another adaptation: expected method.eta = 0.9, found 0.2";
+    assert!(stderr(&other).contains(told), "{}", stderr(&other));
+    for at in (0..saved.len()).step_by(saved.len() / 12) {
+        let mut bytes = saved.clone();
+        bytes[at] ^= 16;
+        fs::write(&state, bytes).unwrap();
+        let damaged = adapt(&kept);
+        assert_eq!((damaged.status.code(), damaged.stdout.len()), (Some(1), 0), "byte {at}");
+        assert!(stderr(&damaged).contains("state.safetensors"), "{}", stderr(&damaged));
+    }
+    let odd = adapt(&["--set", "data.name=folder"]);
+    assert_eq!(odd.status.code(), Some(2), "{}", stderr(&odd));
+}
+
+#[test]
+fn json_has_an_object_for_every_image_batch_and_save_and_a_summary() {
+    let temp = tempfile::tempdir().unwrap();
+    let (images, state) = (array(temp.path(), 10), text(&temp.path().join("state")));
+    let mut command = adapt(&["--images", &images, "--json", "--state", &state], 4);
+    let objects = objects(&command.args(["--checkpoint-every", "2"]).output().unwrap());
+    let kinds: Vec<&str> = objects.iter().map(|o| o["event"].as_str().unwrap()).collect();
+    assert_eq!((kinds[0], kinds[kinds.len() - 1]), ("started", "summary"));
+    let counts = ["prediction", "batch_done", "saved"].map(|kind| of_kind(&objects, kind).len());
+    assert_eq!(counts, [10, 3, 2], "{kinds:?}");
+    let first = of_kind(&objects, "prediction")[0];
+    assert_eq!(
+        (&first["file"], &first["class_index"], &first["class_name"]),
+        (&"0".into(), &3.into(), &"cat".into())
+    );
+    let summary = &objects[objects.len() - 1];
+    for (key, value) in [("images", 10), ("batches", 3), ("skipped", 0), ("images_seen", 10)] {
+        assert_eq!(summary[key], value, "{key}: {summary}");
+    }
+    assert_eq!((&summary["end"], &summary["state"]), (&"finished".into(), &state.into()));
+}
+
+#[test]
+fn a_model_without_names_leaves_the_column_empty() {
+    let temp = tempfile::tempdir().unwrap();
+    let weights = Path::new(&weights()).to_owned();
+    fs::copy(&weights, temp.path().join("model.safetensors")).unwrap();
+    let config = fs::read_to_string(weights.with_file_name("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["pretrained_cfg"].as_object_mut().unwrap().remove("label_names");
+    fs::write(temp.path().join("config.json"), config.to_string()).unwrap();
+    let mut command = paint();
+    command.args(["adapt", "--method", "source", "--images", &array(temp.path(), 1)]);
+    command.args(["--weights", &text(&temp.path().join("model.safetensors"))]);
+    let csv = stdout(&command.output().unwrap());
+    assert!(csv.lines().nth(1).unwrap().starts_with("0,3,,"), "{csv}");
+}
+
+#[test]
+fn a_damaged_image_is_named_counted_and_skipped_unless_that_is_forbidden() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("photos");
+    write_photos(&folder, 6);
+    fs::write(folder.join("3.png"), "no image").unwrap();
+    let run =
+        |extra: &[&str]| adapt(&["--images", &text(&folder)], 2).args(extra).output().unwrap();
+    let output = run(&[]);
+    assert_eq!(stdout(&output).lines().count(), 6);
+    let told = stderr(&output);
+    assert!(told.contains("3.png") && told.contains("skipped 1 image that"), "{told}");
+    let objects = objects(&run(&["--json"]));
+    assert_eq!(of_kind(&objects, "skipped")[0]["file"], "3.png");
+    assert_eq!(objects[objects.len() - 1]["skipped"], 1);
+
+    let state = temp.path().join("state");
+    let strict = run(&["--strict", "--state", &text(&state)]);
+    assert_eq!(strict.status.code(), Some(1));
+    assert!(stderr(&strict).contains("3.png"), "{}", stderr(&strict));
+    assert!(state.exists(), "what the first batch taught is kept");
+
+    for name in 0..6 {
+        fs::write(folder.join(format!("{name}.png")), "no image").unwrap();
+    }
+    let nothing = run(&[]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(stderr(&nothing).contains("none of the 6 images"), "{}", stderr(&nothing));
+}
+
+#[test]
+fn files_a_list_standard_input_and_a_folder_are_read_alike() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("photos");
+    write_photos(&folder, 5);
+    let files: Vec<String> = (0..5).map(|i| text(&folder.join(format!("{i}.png")))).collect();
+    let expected = classes(&adapt(&["--images", &text(&folder)], 2).output().unwrap());
+    assert_eq!(expected.len(), 5);
+
+    let mut named = adapt(&["--images"], 2);
+    assert_eq!(classes(&named.args(&files).output().unwrap()), expected);
+    let list = temp.path().join("list.txt");
+    fs::write(&list, files.join("\n")).unwrap();
+    assert_eq!(classes(&adapt(&["--list", &text(&list)], 2).output().unwrap()), expected);
+
+    let mut child = adapt(&["--list", "-"], 2).stdin(Stdio::piped()).spawn().unwrap();
+    let mut names = child.stdin.take().unwrap();
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    writeln!(names, "{}\n{}", files[0], files[1]).unwrap();
+    // A batch is predicted as soon as it is named.
+    let first: Vec<String> = rows.by_ref().take(3).map(Result::unwrap).collect();
+    assert!(first[2].starts_with(&files[1]), "{first:?}");
+    writeln!(names, "{}", files[2..].join("\n")).unwrap();
+    drop(names);
+    assert_eq!(rows.count(), 3);
+    assert!(child.wait().unwrap().success());
+
+    let one = adapt(&["--images", &files[1]], 2).output().unwrap();
+    assert!(stdout(&one).lines().nth(1).unwrap().contains(",8,ship,"));
+    let missing = adapt(&["--images", &files[0], "nowhere.png"], 2).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2), "{}", stderr(&missing));
+    assert!(stderr(&missing).contains("nowhere.png"), "{}", stderr(&missing));
+}
+
+#[test]
+fn a_photograph_is_turned_upright_unless_its_tag_is_ignored() {
+    let temp = tempfile::tempdir().unwrap();
+    let upright = image(&mosaic(), 1);
+    let turned: Vec<u8> = upright.pixels().chunks_exact(3).rev().flatten().copied().collect();
+    let turned = Image::new(upright.width(), upright.height(), turned).unwrap();
+    let write = |name: &str, image: &Image, tag: Option<u8>| {
+        let mut png = Vec::new();
+        image.write_png(&mut png).unwrap();
+        if let Some(tag) = tag {
+            // After the signature and the header: a directory of one entry, the orientation.
+            let mut chunk = b"eXIfMM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
+            chunk.extend([tag, 0, 0, 0, 0, 0, 0]);
+            let crc = crc32(&chunk);
+            let length = (chunk.len() as u32 - 4).to_be_bytes();
+            png.splice(33..33, [&length[..], &chunk, &crc.to_be_bytes()].concat());
+        }
+        fs::write(temp.path().join(name), png).unwrap();
+        text(&temp.path().join(name))
+    };
+    let run = |file: &str, extra: &[&str]| {
+        let mut command = adapt(&["--json", "--images", file], 1);
+        let objects = objects(&command.args(extra).output().unwrap());
+        of_kind(&objects, "prediction")[0]["confidence"].as_f64().unwrap()
+    };
+    let (plain, half) = (write("a.png", &upright, None), write("b.png", &turned, Some(3)));
+    let stored = write("c.png", &turned, None);
+    let expected = run(&plain, &[]);
+    assert_eq!(run(&half, &[]), expected);
+    assert_ne!(run(&half, &["--ignore-exif"]), expected);
+    assert_eq!(run(&half, &["--ignore-exif"]), run(&stored, &[]));
+}
+
+/// The checksum of a PNG chunk.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+}
+
+#[test]
+#[cfg(unix)]
+fn escape_sequences_in_names_reach_neither_terminal_nor_table() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("photos");
+    write_photos(&folder, 2);
+    let name = "\u{1b}]0;owned\u{7}\u{9b}2J\n.png";
+    fs::rename(folder.join("0.png"), folder.join(name)).unwrap();
+    fs::write(folder.join("\u{1b}[31m.png"), "no image").unwrap();
+    let run =
+        |extra: &[&str]| adapt(&["--images", &text(&folder)], 4).args(extra).output().unwrap();
+    for extra in [&[][..], &["--json"]] {
+        let output = run(extra);
+        let shown = [output.stdout.clone(), output.stderr.clone()].concat();
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
+        assert!(stderr(&output).contains(r"\u{1b}[31m.png"), "{}", stderr(&output));
+    }
+    assert_eq!(stdout(&run(&[])).lines().count(), 3);
+    let objects = objects(&run(&["--json"]));
+    assert!(of_kind(&objects, "prediction").iter().any(|object| object["file"] == name));
+}
+
+#[test]
+fn a_state_has_one_process_at_a_time_and_a_place_that_can_be_written() {
+    let temp = tempfile::tempdir().unwrap();
+    let (images, states) = (array(temp.path(), 4), temp.path().join("states"));
+    fs::create_dir(&states).unwrap();
+    let state = states.join("state");
+    let run =
+        |state: &Path| adapt(&["--images", &images, "--state", &text(state)], 4).output().unwrap();
+    let claim = paint_files::claim_file(&state).unwrap();
+    let half = states.join(".state.7-0.tmp");
+    fs::write(&half, "what the process that holds it is writing").unwrap();
+    let busy = run(&state);
+    assert_eq!((busy.status.code(), busy.stdout.len()), (Some(1), 0));
+    assert!(stderr(&busy).contains("another process writes"), "{}", stderr(&busy));
+    assert!(half.exists() && !state.exists());
+    drop(claim);
+    assert!(run(&state).status.success());
+    assert_eq!(fs::read_dir(&states).unwrap().count(), 1, "neither lock nor leftovers stay");
+
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let set = |mode| fs::set_permissions(&state, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o600);
+        assert!(run(&state).status.success());
+        assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o600);
+        set(0o400);
+    }
+    #[cfg(not(unix))]
+    {
+        let mut permissions = fs::metadata(&state).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&state, permissions).unwrap();
+    }
+    for place in [&state, &temp.path().join("no folder/state")] {
+        let refused = run(place);
+        assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+        assert!(stderr(&refused).contains(&text(place)), "{}", stderr(&refused));
+    }
+}
+
+#[test]
+fn a_killed_adaptation_goes_on_where_it_was_saved_and_ends_with_the_same_bits() {
+    let temp = tempfile::tempdir().unwrap();
+    let images = array(temp.path(), 48);
+    let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
+    let run = |state: &Path, extra: &[&str]| {
+        let mut command = adapt(&["--images", &images, "--state", &text(state)], 4);
+        command.args(["--checkpoint-every", "3"]).args(extra);
+        command
+    };
+    let expected = stdout(&run(&whole, &[]).output().unwrap());
+
+    let mut child = run(&parts, &[]).spawn().unwrap();
+    // The head, and the first image of the fourth batch: the state of the third is on the disk.
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(rows.by_ref().take(1 + 3 * 4 + 1).count(), 14);
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success(), "it was killed too late");
+
+    let rest = run(&parts, &[]).output().unwrap();
+    let rows = stdout(&rest);
+    let (head, rows) = rows.split_once('\n').unwrap();
+    let first: usize = rows.split_once(',').unwrap().0.parse().unwrap();
+    assert!(first > 0 && first.is_multiple_of(12), "after a third batch: {first}");
+    let told = format!("continues with image {} of 48", first + 1);
+    assert!(stderr(&rest).contains(&told), "{}", stderr(&rest));
+    assert!(expected.starts_with(head) && expected.ends_with(rows));
+    assert!(fs::read(&parts).unwrap() == fs::read(&whole).unwrap(), "the states differ");
+
+    // What was finished begins anew, and so does what is asked to.
+    let again = stdout(&run(&parts, &[]).output().unwrap());
+    assert_eq!(again.lines().count(), 49);
+    let anew = stdout(&run(&parts, &["--from-start"]).output().unwrap());
+    assert_eq!(anew.lines().count(), 49);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_closed_output_is_no_success_and_loses_no_state() {
+    let temp = tempfile::tempdir().unwrap();
+    let (images, state) = (array(temp.path(), 40), temp.path().join("state"));
+    let mut command = adapt(&["--images", &images, "--state", &text(&state)], 4);
+    let mut child = command.spawn().unwrap();
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(rows.by_ref().take(2).count(), 2);
+    drop(rows);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 13), "{}", stderr(&output));
+    assert!(stderr(&output).contains("standard output was closed"), "{}", stderr(&output));
+    assert!(state.exists());
+    let rest = adapt(&["--images", &images, "--state", &text(&state)], 4).output().unwrap();
+    assert!(stderr(&rest).contains("continues with image"), "{}", stderr(&rest));
+    assert!(stdout(&rest).lines().count() < 41);
+}

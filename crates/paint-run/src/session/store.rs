@@ -1,0 +1,82 @@
+//! The file in which a session keeps what it learns.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use paint_files::{FileClaim, claim_file, remove_leftovers};
+use paint_methods::{Method, State};
+use paint_nn::state::file::{self, Kind, Saved};
+use paint_tensor::Device;
+use serde::{Deserialize, Serialize};
+
+use crate::config::difference;
+use crate::{Error, Result, deployment};
+
+const PROGRESS: &str = "progress";
+
+/// How much a state has seen, and how far it has come in a list of images.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Progress {
+    pub(super) images: u64,
+    pub(super) batches: u64,
+    /// The last list that was read, if it can be told from others.
+    pub(super) list: Option<Place>,
+}
+
+/// A place in a list of images.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Place {
+    /// Digits that another list would not have.
+    pub(super) list: String,
+    /// The first image that was not adapted to.
+    pub(super) position: usize,
+}
+
+/// A state file that no other process uses.
+pub(super) struct Store {
+    path: PathBuf,
+    /// What a state belongs to: it means nothing to other weights, other preprocessing or another method.
+    subject: BTreeMap<String, String>,
+    _claim: FileClaim,
+}
+
+impl Store {
+    pub(super) fn claim(path: &Path, config: &deployment::Config) -> Result<Self> {
+        let claim = claim_file(path)?;
+        let clean = |source| Error::Io { action: "clean", source, path: path.to_owned() };
+        remove_leftovers(path).map_err(clean)?;
+        let mut subject = config.leaves()?;
+        subject.retain(|key, _| is_of_subject(key));
+        Ok(Self { path: path.to_owned(), subject, _claim: claim })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The state in the file; none if there is no file.
+    pub(super) fn read(&self, device: &Device) -> Result<Option<(State, Progress)>> {
+        if !self.path.exists() {
+            return Ok(None);
+        }
+        let Saved { state, about } = file::read(&self.path, Kind::Adaptation, device)?;
+        let progress = file::entry(&about, PROGRESS, &self.path)?;
+        let theirs = about.into_iter().filter(|(key, _)| is_of_subject(key)).collect();
+        if let Some((key, expected, found)) = difference(&self.subject, &theirs) {
+            return Err(Error::OtherState { key, expected, found, path: self.path.clone() });
+        }
+        Ok(Some((state, progress)))
+    }
+
+    pub(super) fn save(&self, method: &dyn Method, progress: &Progress) -> Result<()> {
+        let mut about = self.subject.clone();
+        about.insert(PROGRESS.into(), serde_json::json!(progress).to_string());
+        Ok(file::write(&self.path, Kind::Adaptation, &method.save()?, &about)?)
+    }
+}
+
+fn is_of_subject(key: &str) -> bool {
+    key.starts_with("method.") || key.starts_with("model.") && key != "model.weights"
+}

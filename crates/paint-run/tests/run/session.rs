@@ -1,0 +1,201 @@
+//! Sessions: what a program that adapts for months relies on.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use paint_data::dataset::Exif;
+use paint_data::{Dataset as _, Image, dataset};
+use paint_files::ClaimError;
+use paint_methods::{BuildArgs, Method, MethodEntry, Registry, State, Step, by_name, settings};
+use paint_run::config::{self, Model};
+use paint_run::session::{End, Event, Images, OnDamage, Reading};
+use paint_run::{Deployment, Error, Session, deployment};
+use paint_tensor::Tensor;
+
+/// TENT until its fourth step, whose prediction is no number.
+struct Breaks(Box<dyn Method>, u64);
+
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoSettings {}
+
+const BREAKS: MethodEntry = MethodEntry::new(
+    "breaks",
+    |args: &BuildArgs<'_>, _| {
+        Ok(Box::new(Breaks(by_name("tent")?.build(args, &toml::Table::new())?, 0)))
+    },
+    |given| settings::table("breaks", &settings::parse::<NoSettings>("breaks", given)?),
+);
+
+impl Method for Breaks {
+    fn step(&mut self, images: &Tensor) -> paint_methods::Result<Step> {
+        self.1 += 1;
+        let step = self.0.step(images)?;
+        let logits = if self.1 == 4 { step.logits.scale(f32::NAN)? } else { step.logits };
+        Ok(Step { logits, ..step })
+    }
+
+    fn predict(&self, images: &Tensor) -> paint_methods::Result<Tensor> {
+        self.0.predict(images)
+    }
+
+    fn reset(&mut self) -> paint_methods::Result<()> {
+        self.0.reset()
+    }
+
+    fn save(&self) -> paint_methods::Result<State> {
+        self.0.save()
+    }
+
+    fn load(&mut self, state: &State) -> paint_methods::Result<()> {
+        self.0.load(state)
+    }
+
+    fn trainable(&self) -> Vec<String> {
+        self.0.trainable()
+    }
+}
+
+fn deployment(method: &str) -> Deployment {
+    let model = Model::new(paint_run::model::embedded::NAME);
+    let config = deployment::Config::new(model, config::Method::named(method));
+    Deployment::open_with(config, &Registry::default().with(BREAKS).unwrap()).unwrap()
+}
+
+fn photos(count: usize) -> Vec<Image> {
+    let data = dataset::embedded().unwrap();
+    (0..count).map(|index| data.sample(0, index).unwrap().image).collect()
+}
+
+/// The photographs as files.
+fn write(folder: &Path, count: usize) -> Vec<PathBuf> {
+    let write = |(index, image): (usize, Image)| {
+        let path = folder.join(format!("{index}.png"));
+        image.write_png(std::fs::File::create(&path).unwrap()).unwrap();
+        path
+    };
+    photos(count).into_iter().enumerate().map(write).collect()
+}
+
+#[test]
+fn single_images_of_any_size_are_predicted_and_what_they_teach_outlasts_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut session = Session::with_state(deployment("tent"), &path, 2).unwrap();
+    let busy = Session::with_state(deployment("tent"), &path, 2).err().unwrap();
+    assert!(matches!(busy, Error::Claim(ClaimError::InUse { .. })), "{busy}");
+    let photos = photos(3);
+    let large = photos[0].resize(50, 40, paint_data::image::Filter::Bilinear).unwrap();
+    let cat = session.adapt(&[large]).unwrap()[0];
+    assert_eq!(session.class_name(cat.class), Some("cat"));
+    assert!(!path.exists());
+    session.adapt(&photos[1..2]).unwrap();
+    assert!(path.exists(), "two batches");
+    session.adapt(&photos[2..]).unwrap();
+    let before = session.predict(&photos).unwrap();
+    assert_eq!(session.predict(&photos).unwrap(), before, "predicting changes nothing");
+    assert!(session.save().unwrap() && !session.save().unwrap());
+    drop(session);
+
+    let mut session = Session::with_state(deployment("tent"), &path, 0).unwrap();
+    assert_eq!((session.images_seen(), session.summary().images), (3, 0));
+    assert_eq!(session.predict(&photos).unwrap(), before);
+    session.reset().unwrap();
+    assert_ne!(session.predict(&photos).unwrap(), before);
+}
+
+#[test]
+fn what_a_method_learnt_before_it_broke_down_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path().join("state"), write(folder.path(), 6));
+    let mut session = Session::with_state(deployment("breaks"), &path, 2).unwrap();
+    let images = Images::files(files, Exif::Apply);
+    let error = session.read(&images, Reading::new(1), &mut |_| Ok(())).unwrap_err();
+    assert!(error.to_string().contains("3.png: the model gave NaN"), "{error}");
+    assert!(!session.save().unwrap());
+    drop(session);
+    let session = Session::with_state(deployment("breaks"), &path, 0).unwrap();
+    assert_eq!(session.images_seen(), 2, "the last save");
+}
+
+#[test]
+fn a_list_goes_on_where_it_was_stopped_and_another_one_begins_with_its_first_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path().join("state"), write(folder.path(), 7));
+    let read = |files: &[PathBuf], stops: bool| {
+        let mut session = Session::with_state(deployment("tent"), &path, 0).unwrap();
+        let images = Images::files(files.to_vec(), Exif::Apply).resumable();
+        let (stop, mut first) = (AtomicBool::new(false), None);
+        let reading = Reading { stop: Some(&stop), ..Reading::new(2) };
+        let end = session.read(&images, reading, &mut |event| {
+            match event {
+                Event::Started { position, .. } => first = Some(*position),
+                Event::BatchDone(_) => stop.store(stops, Ordering::Relaxed),
+                Event::Saved => {}
+            }
+            Ok(())
+        });
+        (first.unwrap(), end.unwrap())
+    };
+    assert_eq!(read(&files, true), (0, End::Stopped));
+    assert_eq!(read(&files, true), (2, End::Stopped));
+    assert_eq!(read(&files[1..], true), (0, End::Stopped), "another list");
+    assert_eq!(read(&files[1..], false), (2, End::Finished));
+    assert_eq!(read(&files[1..], true), (0, End::Stopped), "a list that was finished");
+    // The same names, other images.
+    std::fs::copy(&files[1], &files[3]).unwrap();
+    assert_eq!(read(&files[1..], false), (0, End::Finished));
+}
+
+#[test]
+fn a_batch_that_could_not_be_passed_on_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path().join("state"), write(folder.path(), 5));
+    let images = || Images::files(files.clone(), Exif::Apply).resumable();
+    let mut batches = 0;
+    let mut session = Session::with_state(deployment("tent"), &path, 0).unwrap();
+    let error = session.read(&images(), Reading::new(2), &mut |event| {
+        batches += usize::from(matches!(event, Event::BatchDone(_)));
+        match batches {
+            2 => Err(Error::EmptyStream),
+            _ => Ok(()),
+        }
+    });
+    assert!(matches!(error, Err(Error::EmptyStream)));
+    drop(session);
+    let mut session = Session::with_state(deployment("tent"), &path, 0).unwrap();
+    let mut names = Vec::new();
+    let read = session.read(&images(), Reading::new(2), &mut |event| {
+        if let Event::BatchDone(batch) = event {
+            names.extend(batch.predictions.iter().map(|image| image.file.clone()));
+        }
+        Ok(())
+    });
+    assert_eq!(read.unwrap(), End::Finished);
+    assert_eq!(names.len(), 3);
+    assert!(names[0].ends_with("2.png"), "{names:?}");
+}
+
+#[test]
+fn damaged_and_missing_images_are_left_out_of_their_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = write(folder.path(), 6);
+    std::fs::write(&files[2], "no image").unwrap();
+    std::fs::remove_file(&files[3]).unwrap();
+    files.push(folder.path().join("0.png"));
+    let images = Images::files(files, Exif::Apply);
+    let mut session = Session::new(deployment("source")).unwrap();
+    let mut seen = Vec::new();
+    let read = session.read(&images, Reading::new(2), &mut |event| {
+        if let Event::BatchDone(batch) = event {
+            seen.push((batch.predictions.len(), batch.skipped.len()));
+        }
+        Ok(())
+    });
+    assert_eq!(read.unwrap(), End::Finished);
+    assert_eq!(seen, [(2, 0), (0, 2), (2, 0), (1, 0)], "the second batch has nothing to adapt to");
+    assert_eq!((session.summary().images, session.summary().skipped), (5, 2));
+    let strict = Reading { on_damage: OnDamage::Stop, ..Reading::new(2) };
+    let error = session.read(&images, strict, &mut |_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("2.png"), "{error}");
+}
