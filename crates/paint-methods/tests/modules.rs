@@ -49,27 +49,33 @@ fn expand(tree: &str) -> Vec<String> {
 
 /// The modules that a file uses outside its tests. `home` are the names of its own module.
 fn used(text: &str, home: &[&str], modules: &BTreeSet<String>) -> BTreeSet<String> {
-    let code: Vec<&str> =
-        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-    let code = code.join("\n");
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| ["\n", line.strip_prefix("pub ").unwrap_or(line)])
+        .collect();
     let code = code.split("#[cfg(test)]\nmod tests").next().unwrap();
-    let parts = code.split(';').filter_map(|part| Some(part.rsplit_once("mod ")?.1));
-    let mut found: BTreeSet<String> =
-        parts.filter_map(|name| module(&[home, &[name]].concat(), modules)).collect();
-    let statements = code.split(';').filter_map(|part| Some(part.rsplit_once("use ")?.1));
-    for path in statements.flat_map(expand) {
-        let mut names: Vec<&str> = path.split("::").collect();
-        let mut at = home.to_vec();
-        match names.remove(0) {
-            "crate" => at.clear(),
-            "super" => {
-                at.pop();
-                while names.first() == Some(&"super") {
-                    names.remove(0);
-                    at.pop();
-                }
-            }
+    // Statements at the start of a line, from their word to the semicolon.
+    let statements = |word: &str| -> Vec<String> {
+        code.split(';').filter_map(|part| Some(part.rsplit_once(word)?.1.to_owned())).collect()
+    };
+    let children = statements("\nmod ").into_iter().map(|name| format!("self::{name}"));
+    let paths = statements("\nuse ").into_iter().flat_map(|tree| expand(&tree));
+    let inline = code.split("crate::").skip(1).map(|rest| {
+        let path = rest.split(|c: char| c != ':' && c != '_' && !c.is_alphanumeric()).next();
+        format!("crate::{}", path.unwrap_or_default())
+    });
+    let mut found = BTreeSet::new();
+    for path in children.chain(paths).chain(inline) {
+        let mut names = path.split("::").peekable();
+        let mut at = match names.next() {
+            Some("crate") => vec![],
+            Some("self") => home.to_vec(),
+            Some("super") => home[..home.len() - 1].to_vec(),
             _ => continue,
+        };
+        while names.next_if_eq(&"super").is_some() {
+            at.pop();
         }
         at.extend(names);
         found.extend(module(&at, modules));

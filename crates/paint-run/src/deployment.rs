@@ -99,7 +99,7 @@ impl Deployment {
     }
 
     pub(crate) fn open_on(mut config: Config, device: Device, stage: Stage<'_>) -> Result<Self> {
-        let method = stage.methods.find(&config.method.name)?.clone();
+        let method = *stage.methods.find(&config.method.name)?;
         let model = model::open(&mut config.model, &device)?;
         let settings = method.settings_for(&config.method.settings, &*model, stage.benchmark)?;
         config.method.settings = method.resolve(&settings)?;
