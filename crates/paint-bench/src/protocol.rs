@@ -82,6 +82,16 @@ pub enum Metric {
     Overall,
 }
 
+impl Metric {
+    /// What it is, in a phrase.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::MeanOfVisits => "The mean over visits, each counting the same",
+            Self::Overall => "The accuracy over all images",
+        }
+    }
+}
+
 /// Which images.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,19 @@
 //! The numbers of the paper, as data: tables from its text, curves read off the authors' figures.
 
+use paint_nn::backbone::Family;
+
 use crate::{Error, Result};
+
+/// What the numbers of a table or figure are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Accuracy on the stream.
+    Stream,
+    /// Accuracy on clean images after each domain.
+    Clean,
+    /// Accuracy on the domains visited so far, after each.
+    Previous,
+}
 
 /// One of the paper's tables or figures.
 #[derive(Debug, Clone, PartialEq)]
@@ -9,7 +22,9 @@ pub struct Reference {
     pub name: &'static str,
     /// What it is.
     pub what: &'static str,
-    /// The shipped protocol that describes how the authors ran it.
+    /// What its numbers are.
+    pub measure: Measure,
+    /// The built-in protocol that describes how the authors ran it.
     pub protocol: &'static str,
     /// Its domains, by our names; none where it has only means.
     pub columns: Vec<String>,
@@ -24,6 +39,8 @@ pub struct ReferenceRow {
     pub label: String,
     /// The backbone, where the table has several.
     pub backbone: Option<String>,
+    /// What kind of network that is.
+    pub family: Option<Family>,
     /// Mean accuracy in percent, as printed.
     pub accuracy: Option<f64>,
     /// Its standard deviation.
@@ -39,6 +56,7 @@ pub struct ReferenceEntry {
     /// The name.
     pub name: &'static str,
     what: &'static str,
+    measure: Measure,
     protocol: &'static str,
     text: &'static str,
     row: fn(&Line<'_>) -> Option<Vec<ReferenceRow>>,
@@ -85,6 +103,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "table1",
         what: "CIFAR-10-C, severity 5, continual",
+        measure: Measure::Stream,
         protocol: "cifar10-c",
         text: include_str!("../data/cifar10c.csv"),
         row: domain_table,
@@ -92,6 +111,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "table2",
         what: "ImageNet-C, severity 5, continual",
+        measure: Measure::Stream,
         protocol: "imagenet-c-5k",
         text: include_str!("../data/imagenetc.csv"),
         row: domain_table,
@@ -99,6 +119,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "table3",
         what: "ImageNet-R, continual",
+        measure: Measure::Stream,
         protocol: "imagenet-r",
         text: include_str!("../data/imagenetr.csv"),
         row: domain_table,
@@ -106,6 +127,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "gradual",
         what: "CIFAR-10-C, gradual, ten orders",
+        measure: Measure::Stream,
         protocol: "cifar10-c-gradual",
         text: include_str!("../data/gradual.csv"),
         row: |line| {
@@ -119,6 +141,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "ablation",
         what: "Contribution of the components, ImageNet-C",
+        measure: Measure::Stream,
         protocol: "imagenet-c-5k",
         text: include_str!("../data/ablation.csv"),
         row: |line| {
@@ -131,6 +154,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "beta",
         what: "The weight of the consistency loss, ImageNet-C",
+        measure: Measure::Stream,
         protocol: "imagenet-c-5k",
         text: include_str!("../data/beta.csv"),
         row: |line| {
@@ -140,6 +164,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "matching",
         what: "Prompts found by likeness against the true domains, ImageNet-C",
+        measure: Measure::Stream,
         protocol: "imagenet-c-5k",
         text: include_str!("../data/matching.csv"),
         row: |line| {
@@ -152,6 +177,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "prompt-length",
         what: "Tokens in a prompt, ImageNet-C (read off the figure)",
+        measure: Measure::Stream,
         protocol: "imagenet-c-5k",
         text: include_str!("../data/fig_prompt_length_imagenetc.csv"),
         row: |line| {
@@ -162,10 +188,11 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "thresholds",
         what: "The thresholds of allocation and confidence, ImageNet-C (read off the figure)",
+        measure: Measure::Stream,
         protocol: "imagenet-c-5k",
         text: include_str!("../data/fig_threshold_imagenetc.csv"),
         row: |line| {
-            let value = line.text("value")?;
+            let value = line.number("value")?;
             let row = |key: &str| {
                 mean_row(format!("{key}={value}"), line.number(&format!("acc_when_varying_{key}")))
             };
@@ -175,6 +202,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "antiforget",
         what: "Clean accuracy after each domain, CIFAR-10-C (read off the figure)",
+        measure: Measure::Clean,
         protocol: "cifar10-c",
         text: include_str!("../data/fig_antiforget_source_cifar10c.csv"),
         row: forgetting,
@@ -182,6 +210,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "antiforget-previous",
         what: "Accuracy on the domains so far after each domain, CIFAR-10-C (read off the figure)",
+        measure: Measure::Previous,
         protocol: "cifar10-c",
         text: include_str!("../data/fig_antiforget_previous_cifar10c.csv"),
         row: forgetting,
@@ -189,6 +218,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "antiforget-imagenet-c",
         what: "Clean accuracy after each domain, ImageNet-C (read off the figure)",
+        measure: Measure::Clean,
         protocol: "imagenet-c-5k",
         text: include_str!("../data/fig_antiforget_source_imagenetc.csv"),
         row: forgetting,
@@ -196,6 +226,7 @@ pub const REFERENCES: &[ReferenceEntry] = &[
     ReferenceEntry {
         name: "antiforget-imagenet-r",
         what: "Clean accuracy after each domain, ImageNet-R (read off the figure)",
+        measure: Measure::Clean,
         protocol: "imagenet-r",
         text: include_str!("../data/fig_antiforget_source_imagenetr.csv"),
         row: forgetting,
@@ -225,13 +256,33 @@ impl Line<'_> {
 }
 
 fn mean_row(label: String, accuracy: Option<f64>) -> ReferenceRow {
-    ReferenceRow { label, backbone: None, accuracy, std: None, cells: Vec::new(), matching: None }
+    ReferenceRow {
+        label,
+        backbone: None,
+        family: None,
+        accuracy,
+        std: None,
+        cells: Vec::new(),
+        matching: None,
+    }
 }
 
 fn domain_table(line: &Line<'_>) -> Option<Vec<ReferenceRow>> {
     let row = mean_row(line.text("method")?.to_lowercase(), line.number("Avg_reported"));
     let backbone = line.text("backbone").map(Into::into);
-    Some(vec![ReferenceRow { backbone, cells: line.domains(), ..row }])
+    let family = line.text("backbone").and_then(family);
+    Some(vec![ReferenceRow { backbone, family, cells: line.domains(), ..row }])
+}
+
+/// The networks of the paper's tables.
+const NETWORKS: [(&str, Family); 3] = [
+    ("ViT-B/16", Family::Transformer),
+    ("ResNet-50", Family::Convolutional),
+    ("WideResNet-28", Family::Convolutional),
+];
+
+fn family(backbone: &str) -> Option<Family> {
+    NETWORKS.iter().find(|(name, _)| *name == backbone).map(|(_, family)| *family)
 }
 
 /// Only the curves on what was known before; those of the stream itself are in the tables.
@@ -262,6 +313,7 @@ pub fn reference(name: &str) -> Result<Reference> {
     Ok(Reference {
         name: entry.name,
         what: entry.what,
+        measure: entry.measure,
         protocol: entry.protocol,
         columns: head.iter().filter_map(named).collect(),
         rows: rows.flatten().collect(),
@@ -281,6 +333,7 @@ mod tests {
             for row in &table.rows {
                 let complete = row.cells.len() == table.columns.len();
                 assert!(complete && (row.accuracy.is_some() || !row.cells.is_empty()), "{row:?}");
+                assert_eq!(row.family.is_some(), row.backbone.is_some(), "{row:?}");
             }
         }
     }

@@ -3,18 +3,25 @@
 mod class_name;
 mod combine;
 mod compare;
+mod csv;
 pub mod html;
+mod latex;
+mod markdown;
 mod notice;
+mod number;
 mod publish;
 mod readme;
-mod results;
+#[cfg(test)]
+mod sample;
+mod terminal;
 
 pub use class_name::class_name;
-pub use combine::{combine, combine_timings};
-pub use compare::{ComparedRow, Comparison, Matched};
+pub use combine::{combine, combine_timings, mixture_warnings};
+pub use compare::{ComparedRow, Comparison, Matched, references};
+pub use csv::results_csv;
+pub use latex::results_latex;
+pub use markdown::results_markdown;
 pub use notice::notice;
 pub use publish::{Publication, publish};
 pub use readme::{readme_section, with_readme_section};
-pub use results::{
-    mixture_warnings, results_csv, results_latex, results_markdown, results_terminal,
-};
+pub use terminal::results_terminal;

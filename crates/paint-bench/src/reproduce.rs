@@ -3,8 +3,10 @@
 //! With the user's data a target runs its full protocol; without, the same rows over the embedded images, small but
 //! complete.
 
+use std::fmt::Display;
+
 use paint_methods::{METHODS, SourceNeed};
-use toml::{Table, Value};
+use toml::Value;
 
 use crate::grid::Variant;
 use crate::protocol::Protocol;
@@ -81,11 +83,11 @@ pub const TARGETS: &[Target] = &[
         references: &["ablation"],
         variants: |_| {
             vec![
-                paint("L_ent + P_s + F_blocks", &[("diversity_weight", 0.0), ("beta", 0.0)]),
-                paint("L_mi + P_s + F_blocks", &[("beta", 0.0)]),
-                paint("L_mi + L_ic + F_blocks", &[("prompt_length", 0.0)]),
-                paint("L_mi + L_ic + P_s", &[("blocks", 0.0)]),
-                paint("L_mi + L_ic + P_s + F_blocks", &[]),
+                paint("L_ent + P_s + F_blocks", [("diversity_weight", 0.0), ("beta", 0.0)]),
+                paint("L_mi + P_s + F_blocks", [("beta", 0.0)]),
+                paint("L_mi + L_ic + F_blocks", [("prompt_length", 0)]),
+                paint("L_mi + L_ic + P_s", [("blocks", 0)]),
+                paint("L_mi + L_ic + P_s + F_blocks", WHOLE),
             ]
         },
         adjust: |_| {},
@@ -97,7 +99,7 @@ pub const TARGETS: &[Target] = &[
         small: "embedded",
         small_limit: 50,
         references: &["beta"],
-        variants: |_| sweep("beta", &["0.01", "0.1", "1", "10", "100"]),
+        variants: |_| sweep("beta", [0.01, 0.1, 1.0, 10.0, 100.0]),
         adjust: |_| {},
     },
     Target {
@@ -107,10 +109,7 @@ pub const TARGETS: &[Target] = &[
         small: "embedded",
         small_limit: 100,
         references: &["matching"],
-        variants: |_| {
-            let oracle = Table::from_iter([("oracle".to_owned(), Value::Boolean(true))]);
-            vec![paint("PAINT-Query", &[]), Variant::with("PAINT-Oracle", "paint", oracle)]
-        },
+        variants: |_| vec![paint("PAINT-Query", WHOLE), paint("PAINT-Oracle", [("oracle", true)])],
         adjust: |_| {},
     },
     Target {
@@ -120,7 +119,7 @@ pub const TARGETS: &[Target] = &[
         small: "embedded",
         small_limit: 50,
         references: &["prompt-length"],
-        variants: |_| sweep("prompt_length", &["0", "2", "4", "8", "16", "32", "64"]),
+        variants: |_| sweep("prompt_length", [0, 2, 4, 8, 16, 32, 64]),
         adjust: |_| {},
     },
     Target {
@@ -130,7 +129,7 @@ pub const TARGETS: &[Target] = &[
         small: "embedded",
         small_limit: 50,
         references: &["thresholds"],
-        variants: |_| [sweep("eta", &TENTHS), sweep("phi", &TENTHS)].concat(),
+        variants: |_| [sweep("eta", TENTHS), sweep("phi", TENTHS)].concat(),
         adjust: |_| {},
     },
     Target {
@@ -188,7 +187,7 @@ fn look_back(protocol: &mut Protocol, domains: bool) {
     protocol.probe = Some(probe::Config { clean: images, previous, data });
 }
 
-const TENTHS: [&str; 10] = ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"];
+const TENTHS: [f64; 10] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 /// Every method that a protocol can serve: those that look at source images only where it has some.
 pub fn every_method(protocol: &Protocol) -> Vec<Variant> {
@@ -197,30 +196,24 @@ pub fn every_method(protocol: &Protocol) -> Vec<Variant> {
     rows.map(|entry| Variant::plain(entry.name)).collect()
 }
 
-fn paint(label: &str, settings: &[(&str, f64)]) -> Variant {
-    let value = |number: f64| {
-        if number.fract() == 0.0 { Value::Integer(number as i64) } else { Value::Float(number) }
-    };
-    // Weights are floats and counts are integers in the settings; both are written as numbers here.
-    let entry = |(key, number): &(&str, f64)| {
-        let float = ["beta", "diversity_weight"].contains(key);
-        ((*key).to_owned(), if float { Value::Float(*number) } else { value(*number) })
-    };
-    Variant::with(label, "paint", settings.iter().map(entry).collect())
+/// PAINT as the protocol has it.
+const WHOLE: [(&str, bool); 0] = [];
+
+/// PAINT with some settings changed.
+fn paint<T: Into<Value>>(
+    label: &str,
+    settings: impl IntoIterator<Item = (&'static str, T)>,
+) -> Variant {
+    let setting = |(key, value): (&str, T)| (key.to_owned(), value.into());
+    Variant::with(label, "paint", settings.into_iter().map(setting).collect())
 }
 
-/// PAINT with one setting at several values.
-fn sweep(key: &str, values: &[&str]) -> Vec<Variant> {
-    let row = |text: &&str| {
-        let float = key != "prompt_length";
-        let value = match text.parse() {
-            Ok(number) if float => Value::Float(number),
-            _ => Value::Integer(text.parse().unwrap_or_default()),
-        };
-        let settings = Table::from_iter([(key.to_owned(), value)]);
-        Variant::with(&format!("{key}={text}"), "paint", settings)
-    };
-    values.iter().map(row).collect()
+/// PAINT with one setting at several values, in rows called as the paper's.
+fn sweep<T: Into<Value> + Display + Copy, const N: usize>(
+    key: &'static str,
+    values: [T; N],
+) -> Vec<Variant> {
+    values.map(|value| paint(&format!("{key}={value}"), [(key, value)])).into()
 }
 
 impl Target {

@@ -162,4 +162,4 @@ impl MethodEntry {
 }
 
 /// The setting that names a preset.
-const PRESET: &str = "preset";
+pub const PRESET: &str = "preset";

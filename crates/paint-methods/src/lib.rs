@@ -43,7 +43,7 @@ mod teacher;
 pub mod views;
 
 pub use build_args::BuildArgs;
-pub use entry::{Build, MethodEntry, Presets, Resolve, SourceNeed};
+pub use entry::{Build, MethodEntry, PRESET, Presets, Resolve, SourceNeed};
 pub use error::{Error, Result};
 pub use method::{Method, PromptUse, State, Step};
 pub use methods::{METHODS, paint};

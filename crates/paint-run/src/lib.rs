@@ -26,6 +26,7 @@ mod classes;
 pub mod config;
 pub mod deployment;
 mod error;
+pub mod escape;
 pub mod event;
 pub mod event_log;
 pub mod experiment;

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use paint_files::printable;
+
+use crate::escape;
 use crate::summary::{DomainResult, Summary};
 
 /// The label of a row: the severity is told where a run has several.
@@ -48,7 +51,10 @@ pub fn terminal(runs: &[&Summary]) -> String {
 
 /// A table with a rule below its head and above its last row.
 pub fn aligned(rows: &[Vec<String>]) -> String {
-    let widths = widths(rows);
+    let harmless =
+        |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(harmless).collect();
+    let widths = widths(&rows);
     let rule = "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1));
     let mut text = String::new();
     for (i, row) in rows.iter().enumerate() {
@@ -73,7 +79,8 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
 pub fn markdown(runs: &[&Summary]) -> String {
     let mut text = String::new();
     for (i, row) in cells(runs).iter().enumerate() {
-        let _ = writeln!(text, "| {} |", row.join(" | "));
+        let cells: Vec<String> = row.iter().map(|cell| escape::markdown(cell)).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
         if i == 0 {
             let _ = writeln!(text, "|---|{}", "---:|".repeat(row.len() - 1));
         }
@@ -95,8 +102,8 @@ pub fn csv(runs: &[&Summary]) -> String {
             let _ = writeln!(
                 text,
                 "{},{i},{},{severity},{},{},{},{},{},{},{:.3},{:.1}",
-                run.method,
-                quoted(&domain.name),
+                escape::csv(&run.method),
+                escape::csv(&domain.name),
                 figures.samples,
                 number(figures.accuracy),
                 number(figures.error),
@@ -109,15 +116,6 @@ pub fn csv(runs: &[&Summary]) -> String {
         }
     }
     text
-}
-
-/// A CSV field; names of folders may hold anything.
-pub fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.into()
-    }
 }
 
 #[cfg(test)]
@@ -185,6 +183,16 @@ snow      60.0  100.0
 mean      55.0   85.1
 ";
         assert_eq!(terminal(&[&source, &paint]), expected);
+    }
+
+    #[test]
+    fn hostile_names_add_no_line_no_field_and_no_escape_sequence() {
+        let run = summary("source", &[("fog\u{1b}[2J\n| <b>,\"", 5, 50.0)]);
+        for (text, lines) in [(terminal(&[&run]), 5), (markdown(&[&run]), 4), (csv(&[&run]), 2)] {
+            assert_eq!(text.lines().count(), lines, "{text}");
+            assert!(!text.contains('\u{1b}'), "{text:?}");
+        }
+        assert!(markdown(&[&run]).contains("\\| &lt;b&gt;"), "{}", markdown(&[&run]));
     }
 
     #[test]

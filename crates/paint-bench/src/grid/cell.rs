@@ -1,114 +1,58 @@
-//! The result of a cell: what the same configuration gives again to the bit. Times lie elsewhere.
+//! One run of a grid, and the hash that names it.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use paint_run::config::{Config, INERT, flatten};
+use paint_run::fingerprint::digest;
 
-use super::Cell;
-use paint_run::probe::Glance;
-use paint_run::summary::{Cost, DomainResult, Figures, MatchingAccuracy, Summary};
+use crate::protocol::{Fingerprints, PLACES, Protocol};
+use crate::{Error, Result};
 
-/// One line of `results.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CellResult {
-    /// The hash of everything that decides the numbers below.
-    pub cell: String,
-    /// The protocol's hash.
-    pub protocol: String,
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The hash of everything that decides its numbers.
+    pub id: String,
     /// The row it belongs to.
     pub label: String,
-    /// The row of `METHODS`.
-    pub method: String,
-    /// Every setting.
-    pub settings: serde_json::Value,
     /// The order of the stream, where the protocol has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
-    /// The seed.
-    pub seed: u64,
-    /// Where it ran: another device rounds otherwise.
-    pub device: String,
-    /// How it computed.
-    pub precision: String,
-    /// The mean over the visits, each counting the same, in percent.
-    pub mean_accuracy: f64,
-    /// Over all images.
-    pub overall: Figures,
-    /// Every visit, in order.
-    pub visits: Vec<DomainFigures>,
-    /// Pooled by true domain, where that differs from the visits.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by_domain: Vec<DomainFigures>,
-    /// Prompts against true domains.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub matching: Option<MatchingAccuracy>,
-    /// What a probe saw.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub glances: Vec<Glance>,
-    /// What the method asked of its network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Cost>,
-    /// Hash of the bits of all logits.
-    pub logits_hash: String,
+    /// Its configuration.
+    pub config: Config,
 }
 
-/// The figures of a visit or a domain.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DomainFigures {
-    /// The domain's name.
-    pub name: String,
-    /// Its severity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub severity: Option<u8>,
-    /// What was measured.
-    #[serde(flatten)]
-    pub figures: Figures,
-    /// Prompts made.
-    pub prompts_allocated: u64,
-}
-
-impl From<&DomainResult> for DomainFigures {
-    fn from(domain: &DomainResult) -> Self {
-        Self {
-            name: domain.name.clone(),
-            severity: domain.severity,
-            figures: domain.figures.clone(),
-            prompts_allocated: domain.prompts_allocated,
-        }
+impl Cell {
+    /// What the run is called.
+    pub fn name(&self) -> String {
+        run_name(&self.label, self.order.as_deref(), self.config.seed)
     }
 }
 
-impl CellResult {
-    pub(super) fn new(cell: &Cell, protocol: &str, summary: &Summary) -> Self {
-        Self {
-            cell: cell.id.clone(),
-            protocol: protocol.into(),
-            label: cell.label.clone(),
-            method: cell.config.method.name.clone(),
-            settings: serde_json::json!(cell.config.method.settings),
-            order: cell.order.clone(),
-            seed: cell.config.seed,
-            device: summary.setup.device.clone(),
-            precision: cell.config.precision.clone(),
-            mean_accuracy: summary.mean_accuracy.unwrap_or_default(),
-            overall: summary.overall.clone(),
-            visits: summary.domains.iter().map(Into::into).collect(),
-            by_domain: summary.by_domain.iter().map(Into::into).collect(),
-            matching: summary.matching.clone(),
-            glances: summary.glances.clone(),
-            cost: summary.cost.clone(),
-            logits_hash: summary.logits_hash.clone(),
-        }
-    }
+/// What a run is called on a screen and in a report.
+pub(super) fn run_name(label: &str, order: Option<&str>, seed: u64) -> String {
+    let order = order.map_or_else(String::new, |order| format!(" {order}"));
+    format!("{label}{order} seed {seed}")
+}
 
-    /// The file of a finished cell.
-    pub(super) const FILE: &str = "result.json";
-
-    /// The result of this cell, if it is finished: a row may be called otherwise than when the cell was run.
-    pub(super) fn read(folder: &Path, cell: &Cell, protocol: &str) -> Option<Self> {
-        let text = paint_files::read_text(&folder.join(Self::FILE)).ok()?;
-        let found: Self = serde_json::from_str(&text).ok()?;
-        let (label, protocol) = (cell.label.clone(), protocol.to_owned());
-        (found.cell == cell.id).then_some(Self { protocol, label, ..found })
+/// The hash of a run: its configuration without the places of files, with the fingerprints of the images in their stead.
+/// `run` counts the protocol's seeds.
+pub(super) fn cell_id(config: &Config, protocol: &Protocol, run: usize) -> Result<String> {
+    let table = toml::Table::try_from(config).map_err(|error| Error::config(error.to_string()))?;
+    let mut leaves = Vec::new();
+    flatten("", table.into(), &mut leaves);
+    let mut leaves: BTreeMap<String, String> = leaves.into_iter().collect();
+    for key in INERT.into_iter().chain(PLACES) {
+        leaves.remove(key);
     }
+    let Fingerprints { source, probe } = &protocol.fingerprints;
+    let fingerprints = [
+        ("data.fingerprint", protocol.data.fingerprint.as_ref()),
+        ("source.fingerprint", source.get(run).filter(|_| config.source.is_some())),
+        ("probe.fingerprint", probe.as_ref()),
+    ];
+    for (key, fingerprint) in fingerprints {
+        leaves.extend(fingerprint.map(|fingerprint| (key.to_owned(), fingerprint.clone())));
+    }
+    leaves.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+    Ok(digest(leaves.into_iter().map(|(key, value)| format!("{key} = {value}"))))
 }

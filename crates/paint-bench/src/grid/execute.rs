@@ -7,7 +7,11 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, CellResult, CellTiming, Grid, Looks, run_name};
+use super::cell::{Cell, run_name};
+use super::cell_result::CellResult;
+use super::layout::Grid;
+use super::looks::Looks;
+use super::timing::CellTiming;
 use crate::{Error, Result};
 use paint_run::Event;
 use paint_run::experiment::{Earlier, Experiment, write_json};

@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
+use paint_run::config::is_default_precision;
+use paint_run::probe::CLEAN;
 use serde::{Deserialize, Serialize};
 
-use super::{CellResult, DomainFigures, Failure, Grid, Outcome, Paired, paired};
-use crate::protocol::{Metric, Protocol};
-use crate::reproduce::Target;
+use super::cell_result::CellResult;
+use super::execute::{Failure, Outcome};
+use super::layout::Grid;
+use super::row::{Column, Row, domains, figure, row};
+use super::significance::{Paired, paired};
+use super::variant::Variant;
+use crate::protocol::Protocol;
 use crate::{Error, Result};
-use paint_run::config::is_default_precision;
-use paint_run::probe::{CLEAN, Glance};
-use paint_run::summary::Cost;
 
 /// `summary.json` of a benchmark: nothing in it depends on the machine's speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,113 +41,11 @@ pub struct Results {
     pub rows: Vec<Row>,
     /// The rows against the last one.
     pub significance: Vec<Paired>,
-    /// Cells that broke.
+    /// Cells that failed.
     pub failures: Vec<Failure>,
-}
-
-/// A domain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Column {
-    /// Its name.
-    pub name: String,
-}
-
-/// A mean over runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The mean.
-    pub mean: f64,
-    /// The standard deviation (over n − 1); none for one run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub std: Option<f64>,
-    /// Runs.
-    pub runs: usize,
-}
-
-impl Spread {
-    /// Of some values; none of none.
-    pub fn of(values: &[f64]) -> Option<Self> {
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-        let std = (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt());
-        (!values.is_empty()).then_some(Self { mean, std, runs: values.len() })
-    }
-}
-
-/// A variant, over its runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// What it is called.
-    pub label: String,
-    /// The row of `METHODS`.
-    pub method: String,
-    /// Every setting.
-    pub settings: serde_json::Value,
-    /// The protocol's metric in percent.
-    pub accuracy: Spread,
-    /// Accuracy by column, in percent.
-    pub by_domain: Vec<Option<f64>>,
-    /// Mean accuracy by severity, where there are several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by_severity: Vec<(u8, f64)>,
-    /// Mean accuracy of each round, where the sequence recurs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by_round: Vec<f64>,
-    /// Expected calibration error in percent.
-    pub ece: f64,
-    /// Negative log-likelihood in nats.
-    pub nll: f64,
-    /// Prompts made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<f64>,
-    /// Batches that used the prompt first made for their domain, in percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub matching_per_batch: Option<f64>,
-    /// Domains whose most used prompt is that one, in percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub matching_per_domain: Option<f64>,
-    /// What it asks of the network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Cost>,
-    /// What a probe saw after each visit.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub glances: Vec<Glance>,
-}
-
-fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    Spread::of(&values.into_iter().collect::<Vec<_>>()).map(|spread| spread.mean)
-}
-
-/// The domains of a run: its visits, or the true domains where a visit mixes several.
-fn domains(cell: &CellResult) -> &[DomainFigures] {
-    let mixed = cell.visits.iter().any(|visit| visit.name == "mixed");
-    if mixed { &cell.by_domain } else { &cell.visits }
-}
-
-fn visit_sizes(cell: &CellResult) -> impl Iterator<Item = u64> {
-    cell.visits.iter().map(|visit| visit.figures.samples)
-}
-
-/// What a probe saw, or, where clean images are visits of their own, what those gave.
-fn glances(cell: &CellResult) -> Vec<Glance> {
-    let mut all = cell.glances.clone();
-    if all.is_empty() {
-        let clean = cell.visits.iter().filter(|visit| visit.name == CLEAN);
-        let glance = |(after, visit): (usize, &DomainFigures)| Glance {
-            after,
-            clean: visit.figures.accuracy,
-            previous: None,
-        };
-        all = clean.enumerate().map(glance).collect();
-    }
-    // One look at clean images is a domain like any other.
-    if all.len() > 1 || !cell.glances.is_empty() { all } else { Vec::new() }
-}
-
-/// The mean accuracy of the visits for which `keep` holds.
-fn accuracy_where(cell: &CellResult, keep: impl Fn(&DomainFigures) -> bool) -> Option<f64> {
-    mean(domains(cell).iter().filter(|domain| keep(domain)).filter_map(|d| d.figures.accuracy))
+    /// Whether the rows are of several protocols or precisions, so that none of them is the best.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mixed: bool,
 }
 
 impl Results {
@@ -161,8 +62,9 @@ impl Results {
         let cells_of = |label: &str| -> Vec<&CellResult> {
             outcome.results.iter().filter(|cell| cell.label == label).collect()
         };
-        let row = |label: &str| row(&grid.protocol, &columns, &cells_of(label));
-        let rows: Vec<Row> = grid.variants.iter().filter_map(|v| row(&v.label)).collect();
+        let row =
+            |variant: &Variant| row(&grid.protocol, &columns, variant, &cells_of(&variant.label));
+        let rows: Vec<Row> = grid.variants.iter().filter_map(row).collect();
         let significance = rows.split_last().map_or_else(Vec::new, |(last, others)| {
             let against = |other: &Row| {
                 compare(&grid.protocol, &cells_of(&last.label), &cells_of(&other.label))
@@ -178,6 +80,7 @@ impl Results {
             target: None,
             protocol: grid.protocol.clone(),
             images: outcome.results.iter().flat_map(visit_sizes).max(),
+            mixed: false,
             columns,
             rows,
             significance,
@@ -193,7 +96,8 @@ impl Results {
             source,
             path: path.clone(),
         })?;
-        serde_json::from_str(&text).map_err(|error| {
+        let read: std::result::Result<Self, _> = serde_json::from_str(&text);
+        let mut results = read.map_err(|error| {
             let found: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
             let why = if found.get("setup").is_some() {
                 "expected a folder of `paint bench`, found one of `paint run`".into()
@@ -201,7 +105,12 @@ impl Results {
                 error.to_string()
             };
             Error::Results { why, path }
-        })
+        })?;
+        // Written before rows named their settings.
+        let unnamed =
+            results.rows.iter_mut().filter(|r| r.preset.is_none() && r.changed.is_empty());
+        unnamed.for_each(Row::name_settings);
+        Ok(results)
     }
 
     /// How many runs failed, of how many; none if none did.
@@ -216,22 +125,24 @@ impl Results {
         self.precision.as_deref().unwrap_or("f32")
     }
 
-    /// The mean accuracy of the best row.
-    pub(crate) fn best(&self) -> f64 {
-        self.rows.iter().map(|row| row.accuracy.mean).fold(f64::MIN, f64::max)
+    /// The mean accuracy of the best row; none where rows cannot be compared.
+    pub(crate) fn best(&self) -> Option<f64> {
+        self.highest(|row| Some(row.accuracy.mean))
+    }
+
+    /// The best accuracy of a column; none where rows cannot be compared.
+    pub(crate) fn best_of(&self, column: usize) -> Option<f64> {
+        self.highest(|row| row.by_domain.get(column).copied().flatten())
+    }
+
+    fn highest(&self, value: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
+        let rows = self.rows.iter().filter(|_| !self.mixed);
+        rows.filter_map(value).reduce(f64::max)
     }
 
     /// The domains after which clean images were looked at, in the order of a stream that visits each once.
     pub fn visited(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|column| column.name.as_str()).filter(|name| *name != CLEAN)
-    }
-
-    /// The tables and figures of the paper to stand beside.
-    pub fn references(&self) -> Vec<&str> {
-        match self.target.as_deref().map(Target::find) {
-            Some(Ok(target)) => target.references.to_vec(),
-            _ => self.protocol.reference.as_deref().into_iter().collect(),
-        }
     }
 
     /// The row of this name.
@@ -240,76 +151,8 @@ impl Results {
     }
 }
 
-/// The figure of a run that the protocol asks for.
-fn figure(protocol: &Protocol, cell: &CellResult) -> f64 {
-    match protocol.metric {
-        Metric::MeanOfVisits => cell.mean_accuracy,
-        Metric::Overall => cell.overall.accuracy.unwrap_or_default(),
-    }
-}
-
-fn row(protocol: &Protocol, columns: &[Column], cells: &[&CellResult]) -> Option<Row> {
-    let first = *cells.first()?;
-    let over =
-        |value: &dyn Fn(&CellResult) -> Option<f64>| mean(cells.iter().filter_map(|c| value(c)));
-    let severities = {
-        let mut all: Vec<u8> = first.visits.iter().filter_map(|visit| visit.severity).collect();
-        all.sort_unstable();
-        all.dedup();
-        if all.len() > 1 { all } else { Vec::new() }
-    };
-    let rounds = if protocol.scenario.name == "recurring" {
-        first.visits.len() / columns.len().max(1)
-    } else {
-        0
-    };
-    let by_round = |round: usize| {
-        let visits = round * columns.len()..(round + 1) * columns.len();
-        over(&|cell| {
-            mean(cell.visits.get(visits.clone())?.iter().filter_map(|v| v.figures.accuracy))
-        })
-    };
-    let looks: Vec<Vec<Glance>> = cells.iter().map(|cell| glances(cell)).collect();
-    let glance = |i: usize| {
-        let each = |value: fn(&Glance) -> Option<f64>| {
-            mean(looks.iter().filter_map(|looks| value(looks.get(i)?)))
-        };
-        Glance { after: i, clean: each(|g| g.clean), previous: each(|g| g.previous) }
-    };
-    let cost = first.cost.as_ref().map(|_| {
-        let each = |value: &dyn Fn(&Cost) -> f64| {
-            mean(cells.iter().filter_map(|cell| cell.cost.as_ref()).map(value)).unwrap_or_default()
-        };
-        Cost {
-            forwards: each(&|cost| cost.forwards),
-            backwards: each(&|cost| cost.backwards),
-            trainable: each(&|cost| cost.trainable as f64).round() as u64,
-        }
-    });
-    Some(Row {
-        label: first.label.clone(),
-        method: first.method.clone(),
-        settings: first.settings.clone(),
-        accuracy: Spread::of(&cells.iter().map(|c| figure(protocol, c)).collect::<Vec<_>>())?,
-        by_domain: columns
-            .iter()
-            .map(|column| over(&|cell| accuracy_where(cell, |domain| domain.name == column.name)))
-            .collect(),
-        by_severity: severities
-            .into_iter()
-            .filter_map(|s| {
-                Some((s, over(&|cell| accuracy_where(cell, |d| d.severity == Some(s)))?))
-            })
-            .collect(),
-        by_round: (0..rounds).filter_map(by_round).collect(),
-        ece: over(&|cell| cell.overall.ece)?,
-        nll: over(&|cell| cell.overall.nll)?,
-        prompts: over(&|cell| cell.matching.as_ref().map(|m| m.prompts_allocated as f64)),
-        matching_per_batch: over(&|cell| cell.matching.as_ref().map(|m| m.per_batch)),
-        matching_per_domain: over(&|cell| cell.matching.as_ref().map(|m| m.per_domain)),
-        cost,
-        glances: (0..looks[0].len()).map(glance).collect(),
-    })
+fn visit_sizes(cell: &CellResult) -> impl Iterator<Item = u64> {
+    cell.visits.iter().map(|visit| visit.figures.samples)
 }
 
 /// One row against another, over the runs they share.

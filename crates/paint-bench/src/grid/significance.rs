@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The fewest pairs that are tested. Two always give a spread, and with one degree of freedom any p-value can come of it.
+pub const MIN_PAIRS: usize = 3;
+
 /// One row against another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Paired {
@@ -16,10 +19,10 @@ pub struct Paired {
     pub pairs: usize,
     /// Mean difference in points of accuracy.
     pub difference: f64,
-    /// Half the width of the 95 % confidence interval of that; none with fewer than two pairs.
+    /// Half the width of the 95 % confidence interval of that; none with fewer than [`MIN_PAIRS`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<f64>,
-    /// The two-sided probability of such a difference by chance; none with fewer than two pairs.
+    /// The two-sided probability of such a difference by chance; none with fewer than [`MIN_PAIRS`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
 }
@@ -30,7 +33,7 @@ pub fn paired(label: &str, against: &str, differences: &[f64]) -> Paired {
     let mean = differences.iter().sum::<f64>() / n.max(1.0);
     let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
     let error = (variance / n).sqrt();
-    let test = (differences.len() > 1).then(|| {
+    let test = (differences.len() >= MIN_PAIRS).then(|| {
         // Without any spread the test has nothing to go by: certain, or nothing at all.
         let p = match (error > 0.0, mean == 0.0) {
             (true, _) => two_sided(mean / error, n - 1.0),
@@ -135,7 +138,15 @@ mod tests {
         let gain = paired("a", "b", &[2.0 - d, 2.0 + d, 2.0 - d, 2.0 + d]);
         assert!((gain.p.unwrap() - 0.028).abs() < 1e-3, "{gain:?}");
         assert!((gain.margin.unwrap() - 3.182 * 0.5).abs() < 1e-3, "{gain:?}");
-        assert_eq!(paired("a", "b", &[1.0, 1.0]).p, Some(0.0));
-        assert_eq!(paired("a", "b", &[1.0]).p, None);
+        assert_eq!(paired("a", "b", &[1.0, 1.0, 1.0]).p, Some(0.0));
+    }
+
+    #[test]
+    fn two_pairs_have_a_difference_and_no_test() {
+        for differences in [&[1.0][..], &[1.0, 1.0], &[1.0, 1.1]] {
+            let Paired { pairs, difference, margin, p, .. } = paired("a", "b", differences);
+            assert!(pairs == differences.len() && difference >= 1.0);
+            assert_eq!((margin, p), (None, None));
+        }
     }
 }

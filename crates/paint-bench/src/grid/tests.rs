@@ -1,7 +1,9 @@
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::protocol::{Place, Protocol};
 use paint_run::Event;
 use paint_run::model::embedded;
 

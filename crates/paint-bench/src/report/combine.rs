@@ -1,5 +1,6 @@
 //! Several results in one table.
 
+use crate::Result;
 use crate::grid::{CellTiming, Column, Results, Row};
 
 /// The name of a row among those of `folders` results.
@@ -17,7 +18,7 @@ pub fn combine_timings(all: &[(String, Vec<CellTiming>)]) -> Vec<CellTiming> {
 }
 
 /// All rows, each with the name of its folder where there are several, over all columns. The protocol is the first one's;
-/// [`super::mixture_warnings`] tells where that is not everybody's.
+/// [`mixture_warnings`] says where that is not everybody's, and then none of the rows is the best.
 pub fn combine(all: &[(String, Results)]) -> Option<Results> {
     let (_, first) = all.first()?;
     let mut columns: Vec<Column> = Vec::new();
@@ -43,13 +44,61 @@ pub fn combine(all: &[(String, Results)]) -> Option<Results> {
     let command = command.join("\n");
     let alike = |other: &(String, Results)| other.1.images == first.images;
     let images = first.images.filter(|_| all.iter().all(alike));
-    Some(Results { command, images, columns, rows, significance, failures, ..first.clone() })
+    let mixed = all.iter().any(|(_, other)| is_other(first, other));
+    let first = first.clone();
+    Some(Results { command, images, columns, rows, significance, failures, mixed, ..first })
+}
+
+/// Whether two results do not belong into one comparison.
+fn is_other(first: &Results, other: &Results) -> bool {
+    (&other.hash, &other.precision) != (&first.hash, &first.precision)
+}
+
+/// What has to be said before results of several protocols stand side by side: nothing, if they are of one.
+pub fn mixture_warnings(all: &[&Results]) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    let Some((first, others)) = all.split_first() else { return Ok(warnings) };
+    for other in others.iter().filter(|other| is_other(first, other)) {
+        let differences = other.protocol.differences(&first.protocol)?;
+        let mut named: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        if other.precision != first.precision {
+            let [ours, theirs] = [other, first].map(|results| results.precision_name());
+            named.push(format!("precision: {ours} in place of {theirs}"));
+        }
+        warnings.push(format!(
+            "{} ({}) and {} ({}) are not of one protocol: {}",
+            other.protocol.name,
+            other.hash,
+            first.protocol.name,
+            first.hash,
+            named.join("; ")
+        ));
+    }
+    Ok(warnings)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::tests::results;
+    use super::super::sample::results;
     use super::*;
+
+    #[test]
+    fn results_of_two_protocols_are_warned_of_by_the_key_that_differs_and_have_no_best() {
+        let (ours, mut theirs) = (results(), results());
+        assert!(mixture_warnings(&[&ours, &theirs]).unwrap().is_empty());
+        let both = |theirs: &Results| {
+            combine(&[("a".into(), ours.clone()), ("b".into(), theirs.clone())]).unwrap()
+        };
+        assert_eq!(both(&theirs).best(), Some(64.0));
+        theirs.protocol.scenario.batch_size = 1;
+        theirs.hash = theirs.protocol.hash().unwrap();
+        assert_eq!((both(&theirs).best(), both(&theirs).best_of(0)), (None, None));
+        theirs.precision = Some("bf16".into());
+        let warnings = mixture_warnings(&[&ours, &theirs]).unwrap();
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("scenario.batch_size: 1 in place of 50"), "{warnings:?}");
+        assert!(warnings[0].ends_with("precision: bf16 in place of f32"), "{warnings:?}");
+    }
 
     #[test]
     fn rows_keep_their_numbers_under_the_union_of_columns() {

@@ -1,13 +1,22 @@
 //! Our rows beside the paper's: accuracies with their difference, prompts found again, and what differs between the protocols.
 
-use std::fmt::Write as _;
+use paint_nn::backbone::{self, Family};
+use paint_run::probe::Glance;
 
-use super::results::decimal;
+use super::number::{decimal, signed};
 use crate::Result;
 use crate::grid::{Results, Row, Spread};
 use crate::protocol::{Difference, Protocol};
-use crate::reference::{Reference, ReferenceRow, reference};
-use paint_run::probe::Glance;
+use crate::reference::{Measure, Reference, ReferenceRow, reference};
+use crate::reproduce::Target;
+
+/// The tables and figures of the paper that results stand beside.
+pub fn references(results: &Results) -> Vec<&str> {
+    match results.target.as_deref().map(Target::find) {
+        Some(Ok(target)) => target.references.to_vec(),
+        _ => results.protocol.reference.as_deref().into_iter().collect(),
+    }
+}
 
 /// Our rows beside the paper's.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,18 +57,11 @@ pub struct Matched {
     pub per_domain: Option<f64>,
 }
 
-/// Whether a backbone is a vision transformer, by the paper's name or by ours.
-fn is_transformer(backbone: &str) -> bool {
-    let name = backbone.to_lowercase();
-    name.starts_with("vit") || name.starts_with("deit")
-}
-
 impl ComparedRow {
     /// Ours, the paper's and the difference.
     pub(super) fn cells(&self) -> [String; 3] {
-        let difference = self.ours.map(|ours| format!("{:+.2}", ours - self.paper));
-        let difference = difference.unwrap_or_else(|| "-".into());
-        [decimal(self.ours, 2), decimal(Some(self.paper), 2), difference]
+        let difference = self.ours.map(|ours| ours - self.paper);
+        [decimal(self.ours, 2), decimal(Some(self.paper), 2), signed(difference, 2)]
     }
 }
 
@@ -106,17 +108,15 @@ impl Comparison {
                 let values: Vec<f64> = row.glances.iter().filter_map(value).collect();
                 Spread::of(&values).map(|spread| spread.mean)
             };
-            match name {
-                "antiforget-previous" => curve(|glance| glance.previous),
-                _ if name.starts_with("antiforget") => curve(|glance| glance.clean),
-                _ => Some(row.accuracy.mean),
+            match reference.measure {
+                Measure::Stream => Some(row.accuracy.mean),
+                Measure::Clean => curve(|glance| glance.clean),
+                Measure::Previous => curve(|glance| glance.previous),
             }
         };
-        let backbone = results.protocol.model.backbone.as_deref();
-        let same_family = |row: &ReferenceRow| match (backbone, row.backbone.as_deref()) {
-            (Some(ours), Some(theirs)) => is_transformer(ours) == is_transformer(theirs),
-            _ => true,
-        };
+        let family = family(results);
+        let same_family =
+            |row: &ReferenceRow| family.zip(row.family).is_none_or(|(ours, paper)| ours == paper);
         let row = |row: &ReferenceRow| {
             let ours = results.row(&row.label).filter(|_| same_family(row));
             Some(ComparedRow {
@@ -136,48 +136,18 @@ impl Comparison {
     pub(super) fn matched(&self) -> impl Iterator<Item = (&str, &Matched)> {
         self.rows.iter().filter_map(|row| Some((row.label.as_str(), row.matched.as_ref()?)))
     }
+}
 
-    /// As Markdown.
-    pub fn markdown(&self) -> String {
-        let mut text = format!(
-            "\n## Beside the paper: {}\n\n| row | paper's backbone | ours | paper | difference |\n|---|---|---:|---:|---:|\n",
-            self.reference.what
-        );
-        for row in &self.rows {
-            let backbone = row.backbone.as_deref().unwrap_or("");
-            let _ = writeln!(text, "| {} | {backbone} | {} |", row.label, row.cells().join(" | "));
-        }
-        if self.matched().next().is_some() {
-            let heads = Matched::HEADS.join(" | ");
-            let _ = write!(text, "\n| row | {heads} |\n|---|{}\n", "---:|".repeat(5));
-            for (label, matched) in self.matched() {
-                let _ = writeln!(text, "| {label} | {} |", matched.cells().join(" | "));
-            }
-        }
-        if !self.differences.is_empty() {
-            text.push_str(
-                "\n**These numbers are not of one protocol.** Ours, in place of the paper's:\n\n",
-            );
-            for difference in &self.differences {
-                let _ = writeln!(text, "- `{difference}`");
-            }
-        }
-        text
-    }
+/// The kind of network that results are of, where it has a name.
+fn family(results: &Results) -> Option<Family> {
+    let name = results.protocol.model.backbone.as_deref()?;
+    backbone::find(name).ok().map(|entry| entry.family)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::tests::results;
+    use super::super::sample::results;
     use super::*;
-
-    #[test]
-    fn the_paper_stands_beside_with_the_difference_and_what_differs() {
-        let text = Comparison::new(&results(), "table1").unwrap().markdown();
-        assert!(text.contains("| paint | ViT-B/16 | 64.00 | 92.00 | -28.00 |"), "{text}");
-        assert!(text.contains("not of one protocol"), "{text}");
-        assert!(text.contains("data.name: \"embedded\" in place of \"cifar10-c\""), "{text}");
-    }
 
     #[test]
     fn a_residual_network_of_the_paper_is_not_compared_with_a_transformer() {
@@ -191,17 +161,5 @@ mod tests {
         assert_eq!((ours(&results, "ViT"), ours(&results, "Wide")), (Some(55.0), None));
         results.protocol.model.backbone = Some("cifar_resnet56".into());
         assert_eq!((ours(&results, "ViT"), ours(&results, "Wide")), (None, Some(55.0)));
-    }
-
-    #[test]
-    fn prompts_found_again_stand_beside_the_papers() {
-        let mut results = results();
-        let row = &mut results.rows[1];
-        row.label = "PAINT-Query".into();
-        row.prompts = Some(4.0);
-        row.matching_per_batch = Some(26.7);
-        let text = Comparison::new(&results, "matching").unwrap().markdown();
-        assert!(text.contains("| PAINT-Query | 4.0 | 11.0 | 26.7 | - | 53.3 |"), "{text}");
-        assert!(text.contains("| PAINT-Oracle | - | 15.0 | - | - | 100.0 |"), "{text}");
     }
 }

@@ -3,30 +3,35 @@
 use crate::grid::Results;
 use crate::protocol::Protocol;
 use crate::reproduce::Target;
-use paint_run::model::embedded;
 
 /// What results are called: the table or figure that was asked for, or their protocol.
 pub(super) fn title(results: &Results) -> String {
-    match (&results.target, is_embedded(results)) {
-        (Some(target), true) => format!("{target}, small version on embedded images"),
-        (Some(target), false) => target.clone(),
-        (None, _) => results.protocol.name.clone(),
+    match (target(results), &results.target) {
+        (Some(target), _) if is_small(results, target) => {
+            format!("{}, small version on embedded images", target.name)
+        }
+        (_, Some(name)) => name.clone(),
+        (_, None) => results.protocol.name.clone(),
     }
 }
 
-fn is_embedded(results: &Results) -> bool {
-    results.protocol.data.name == embedded::NAME
+fn target(results: &Results) -> Option<&'static Target> {
+    Target::find(results.target.as_deref()?).ok()
+}
+
+/// Whether results are of the images that a target runs on without the user's data.
+fn is_small(results: &Results, target: &Target) -> bool {
+    let small = Protocol::find(target.small);
+    small.is_ok_and(|small| results.protocol.data.name == small.data.name)
 }
 
 /// A sentence for each way in which the numbers are not of what their protocol, or the table or figure that was asked for,
 /// is of: other images, another order or severity.
 pub fn notice(results: &Results) -> Option<String> {
-    let target = results.target.as_deref().and_then(|name| Target::find(name).ok());
-    let told: Vec<String> = [other_images(results, target), other_stream(results, target)]
-        .into_iter()
-        .flatten()
-        .collect();
-    (!told.is_empty()).then(|| told.join(" "))
+    let target = target(results);
+    let sentences = [other_images(results, target), other_stream(results, target)];
+    let sentences: Vec<String> = sentences.into_iter().flatten().collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 fn other_images(results: &Results, target: Option<&Target>) -> Option<String> {
@@ -36,7 +41,7 @@ fn other_images(results: &Results, target: Option<&Target>) -> Option<String> {
     if *name == data {
         return None;
     }
-    let Some(target) = target.filter(|_| is_embedded(results)) else {
+    let Some(target) = target.filter(|target| is_small(results, target)) else {
         let made =
             if results.protocol.data.corrupt.is_some() { ", corrupted on the fly" } else { "" };
         return Some(format!(
@@ -50,7 +55,7 @@ fn other_images(results: &Results, target: Option<&Target>) -> Option<String> {
         format!("; the paper's numbers beside them are of {data}")
     };
     Some(format!(
-        "These are not {data} numbers. Without --data, {} runs small, on {images}embedded CIFAR-10 images a visit (32 x 32, ten classes){paper}. \
+        "These are not {data} numbers. Without --data, {} runs small, on {images}embedded CIFAR-10 images per visit (32 x 32, ten classes){paper}. \
          Give --data and --weights for the table itself.",
         target.name
     ))
@@ -59,7 +64,7 @@ fn other_images(results: &Results, target: Option<&Target>) -> Option<String> {
 /// What the user changed of the stream that the protocol's own sentence describes.
 fn other_stream(results: &Results, target: Option<&Target>) -> Option<String> {
     let name = target.map_or(results.protocol.name.as_str(), |target| {
-        if is_embedded(results) { target.small } else { target.full }
+        if is_small(results, target) { target.small } else { target.full }
     });
     let mut shipped = Protocol::find(name).ok()?;
     if let Some(target) = target {
@@ -76,7 +81,7 @@ fn other_stream(results: &Results, target: Option<&Target>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::html::{BenchPage, bench_page};
-    use super::super::results::tests::results;
+    use super::super::sample::results;
     use super::super::{results_latex, results_markdown, results_terminal};
     use super::*;
 

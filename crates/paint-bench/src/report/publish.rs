@@ -10,8 +10,12 @@ use paint_run::checkpoint::read_state;
 use paint_tensor::{Device, Tensor};
 use serde::Serialize;
 
+use super::class_name::class_name;
+use super::compare::Comparison;
+use super::csv::results_csv;
 use super::html::{BenchPage, CamMap, CamShot, Shot, Trace, bench_page};
-use super::{Comparison, class_name, results_csv, results_latex, results_markdown};
+use super::latex::results_latex;
+use super::markdown::results_markdown;
 use crate::grid::{Cell, Grid, Looks, Outcome, Results, Row};
 use crate::{Error, Result};
 use paint_run::config::Method;
@@ -264,7 +268,7 @@ mod tests {
             assert_eq!(page.contains("of 4 runs failed"), told > 0, "{subset:b}");
             assert!(!page.contains("left out"), "{subset:b}");
             for (label, finished) in ["source", "paint"].into_iter().zip(rows) {
-                let named = page.contains(&format!("</span>{label}</th>"));
+                let named = page.contains(&format!("</span>{label}<small>"));
                 assert_eq!(named, finished, "{label} {subset:b}");
             }
             for section in ["stream", "images", "maps"] {

@@ -3,8 +3,10 @@
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
+use paint_run::escape::{markdown, markdown_code};
+
 use super::notice::notice;
-use super::results::spread;
+use super::number::spread;
 use crate::grid::{Results, Row};
 use crate::{Error, Result};
 
@@ -19,7 +21,7 @@ pub fn readme_section(all: &[(String, Results)]) -> String {
     }
     let _ = writeln!(text, "\n|---|{}", "---:|".repeat(all.len()));
     for label in labels(all) {
-        let _ = write!(text, "| {label} |");
+        let _ = write!(text, "| {} |", markdown(label));
         for (_, results) in all {
             let _ = write!(text, " {} |", cell(results, label));
         }
@@ -51,7 +53,7 @@ fn cell(results: &Results, label: &str) -> String {
         return String::new();
     };
     let accuracy = spread(row.accuracy, "±");
-    let is_best = row.accuracy.mean == results.best();
+    let is_best = Some(row.accuracy.mean) == results.best();
     let accuracy = if is_best { format!("**{accuracy}**") } else { accuracy };
     match last_clean(row) {
         Some(clean) => format!("{accuracy} ({clean:.1})"),
@@ -71,18 +73,44 @@ fn description(folder: &str, results: &Results) -> String {
         .or(limit)
         .map_or_else(|| "all images".into(), |images| format!("{images} images"));
     let runs = results.rows.iter().map(|row| row.accuracy.runs).max().unwrap_or(1);
-    let runs =
-        if runs > 1 { format!(", mean and deviation of {runs} runs") } else { String::new() };
+    let runs = if runs > 1 {
+        format!(", mean and standard deviation of {runs} runs")
+    } else {
+        String::new()
+    };
     let forgetting = results.rows.iter().any(|row| last_clean(row).is_some());
     let clean = if forgetting { "; in brackets, on clean images at the end" } else { "" };
-    let notice = notice(results).map_or_else(String::new, |notice| format!(" {notice}"));
+    let notice =
+        notice(results).map_or_else(String::new, |notice| format!(" {}", markdown(&notice)));
     format!(
-        "{folder}: protocol `{}` [`{}`](results/{folder}/protocol.toml), {each} a visit, {} weights, {}{runs}{clean}.{notice}",
-        protocol.name,
-        results.hash,
-        protocol.model.tag,
+        "{folder}: protocol {} [{}](results/{folder}/protocol.toml), {each} per visit, {} weights, {}{runs}{clean}. {}{notice}",
+        markdown_code(&protocol.name),
+        markdown_code(&results.hash),
+        markdown(&protocol.model.tag),
         results.precision_name(),
+        settings(results),
     )
+}
+
+/// The settings of the rows, those that most rows have first and without their names.
+fn settings(results: &Results) -> String {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for row in results.rows.iter().filter(|row| !row.setup().is_empty()) {
+        match groups.iter_mut().find(|(setup, _)| *setup == row.setup()) {
+            Some((_, labels)) => labels.push(&row.label),
+            None => groups.push((row.setup(), vec![&row.label])),
+        }
+    }
+    groups.sort_by_key(|(_, labels)| Reverse(labels.len()));
+    let phrase = |(at, (setup, labels)): (usize, &(String, Vec<&str>))| {
+        let setup = markdown_code(setup);
+        match (at, labels.len()) {
+            (0, 2..) => setup,
+            _ => format!("{setup} ({})", markdown(&labels.join(", "))),
+        }
+    };
+    let phrases: Vec<String> = groups.iter().enumerate().map(phrase).collect();
+    if phrases.is_empty() { String::new() } else { format!("Settings: {}.", phrases.join("; ")) }
 }
 
 /// `readme` with its section replaced; its marks must be there.
@@ -96,7 +124,7 @@ pub fn with_readme_section(readme: &str, section: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::tests::results;
+    use super::super::sample::results;
     use super::*;
     use paint_run::probe::Glance;
 
@@ -111,7 +139,9 @@ mod tests {
         assert!(section.contains("\n| source |  | 55.00 ± 7.07 |\n"), "{section}");
         assert!(section.contains("\n| paint | **64.00 ± 8.49** (91.2) | **64.00 ± 8.49** |\n"));
         assert!(section.contains(&format!("[`{}`](results/both/protocol.toml), 50", both.hash)));
-        assert!(section.contains("runs; in brackets, on clean images at the end.\n- both"));
+        assert!(section.contains(
+            "in brackets, on clean images at the end. Settings: `paper_adam, eta=0.5` (paint).\n"
+        ));
     }
 
     #[test]

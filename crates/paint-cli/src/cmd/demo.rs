@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use paint_bench::grid::named;
 use paint_bench::report::html;
 use paint_data::dataset::{CIFAR10_CLASSES, Corrupted, embedded};
 use paint_data::{Dataset, Loader, ReadAhead, Stream, scenario};
@@ -98,7 +99,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
     write_json(&args.out.join("summary.json"), &demo)?;
     let page = args.out.join("demo.html");
-    write_text(&page, &render(&demo, &screen.borrow(), &shots, stream.num_samples()))?;
+    write_text(&page, &render(&demo, &screen.borrow(), &shots, stream.num_samples())?)?;
     note!("written: {}", page.display());
     args.output.print(&demo, |demo| {
         let table = terminal(&demo.methods.iter().collect::<Vec<_>>());
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-/// Feeds every batch to every runner; returns the first image of each visit's last batch with what the methods said.
+/// Feeds every batch to every runner; returns an image of each visit's last batch with what the methods said.
 fn side_by_side(
     runners: &mut [Runner<'_>],
     dataset: &Arc<dyn Dataset>,
@@ -127,12 +128,14 @@ fn side_by_side(
         if stream.batches.get(index + 1).is_some_and(|next| next.segment == segment) {
             continue;
         }
-        let Some(first) = batch.plan.samples.first() else { continue };
-        let domain = dataset.domains()[first.domain].name.clone();
+        // Every domain has the same images in the same order: take another one from each.
+        let at = shots.len() % batch.plan.samples.len();
+        let shown = batch.plan.samples[at];
+        let domain = dataset.domains()[shown.domain].name.clone();
         screen.borrow().domain_done(&domain);
-        let sample = dataset.sample(first.domain, first.index)?;
+        let sample = dataset.sample(shown.domain, shown.index)?;
         let name = |class: usize| CIFAR10_CLASSES[class].to_owned();
-        let said = |runner: &Runner<'_>| runner.scores().first().map(|score| name(score.predicted));
+        let said = |runner: &Runner<'_>| runner.scores().get(at).map(|score| name(score.predicted));
         shots.push(html::Shot {
             domain,
             image: sample.image,
@@ -143,16 +146,56 @@ fn side_by_side(
     Ok(shots)
 }
 
-fn render(demo: &Demo, screen: &Screen, shots: &[html::Shot], samples: usize) -> String {
-    let runs: Vec<html::Run<'_>> = demo
-        .methods
-        .iter()
-        .zip(&screen.batches)
-        .map(|(summary, batches)| html::Run { summary, batches })
+/// What to try after the demo.
+const NEXT: [(&str, &str); 3] = [
+    ("Every method on the same images, with a report:", "paint bench --reproduce table1"),
+    (
+        "Your own model, adapting to a folder of images without labels:",
+        "paint adapt --weights model.safetensors --images new_images/ --state state.safetensors",
+    ),
+    ("Where each method looks:", "paint cam --methods source,cotta,paint"),
+];
+
+fn render(
+    demo: &Demo,
+    screen: &Screen,
+    shots: &[html::Shot],
+    samples: usize,
+) -> anyhow::Result<String> {
+    let settings = METHODS.iter().map(|(name, settings)| {
+        let settings = by_name(name)?.resolve(&settings.parse()?)?;
+        Ok(named(name, &serde_json::json!(settings)).to_string())
+    });
+    let settings = settings.collect::<anyhow::Result<Vec<_>>>()?;
+    let runs = demo.methods.iter().zip(&screen.batches).zip(&settings);
+    let runs: Vec<html::Run<'_>> = runs
+        .map(|((summary, batches), settings)| html::Run { summary, settings, batches })
         .collect();
     let intro = format!(
         "{samples} images of CIFAR-10 under fifteen corruptions of severity 5, one after the other, in batches of \
          {BATCH_SIZE}, without a label and without a reset."
     );
-    html::page("PAINT, adapting while the world changes", &intro, &runs, shots)
+    let facts = demo.methods.first().map(|summary| facts(&summary.setup)).unwrap_or_default();
+    Ok(html::demo_page(&html::DemoPage {
+        title: "PAINT, adapting while the world changes",
+        intro: &intro,
+        facts: &facts,
+        runs: &runs,
+        shots,
+        next: &NEXT,
+    }))
+}
+
+/// What is true of all runs of the page.
+fn facts(setup: &Setup) -> Vec<String> {
+    let weights = setup.weights_sha256.as_deref().unwrap_or_default();
+    let images = setup.limit.map_or_else(|| "all".into(), |limit| limit.to_string());
+    vec![
+        format!("model {}, embedded weights {}", setup.backbone, &weights[..weights.len().min(12)]),
+        format!("seed {}", setup.seed),
+        format!("{images} images per domain"),
+        format!("batch size {}", setup.batch_size),
+        setup.device.clone(),
+        format!("paint {}", setup.version),
+    ]
 }

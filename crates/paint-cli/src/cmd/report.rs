@@ -7,9 +7,10 @@ use anyhow::{Context as _, bail, ensure};
 use paint_bench::grid::{CellTiming, Results};
 use paint_bench::report::html::{BenchPage, bench_page, picture};
 use paint_bench::report::{
-    Comparison, combine, combine_timings, mixture_warnings, readme_section, results_markdown,
-    with_readme_section,
+    Comparison, combine, combine_timings, mixture_warnings, readme_section, references,
+    results_csv, results_latex, results_markdown, with_readme_section,
 };
+use paint_run::escape::markdown;
 use paint_run::experiment::write_text;
 use serde::Serialize;
 
@@ -27,8 +28,14 @@ pub(crate) struct Args {
     /// Write a picture of accuracy by domain to this file
     #[arg(long)]
     svg: Option<PathBuf>,
+    /// Write every figure, unrounded, to this file
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Write the table for a paper to this file
+    #[arg(long)]
+    latex: Option<PathBuf>,
     /// Rewrite the results section of this file, and print nothing
-    #[arg(long, conflicts_with_all = ["html", "svg"])]
+    #[arg(long, conflicts_with_all = ["html", "svg", "csv", "latex"])]
     readme: Option<PathBuf>,
     /// With --readme: change nothing, and fail if the section is stale
     #[arg(long, requires = "readme")]
@@ -65,10 +72,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         warning!("{warning}");
     }
     let results = combine(&all).context("no summary.json in the given folders")?;
-    let references = if all.len() == 1 { results.references() } else { Vec::new() };
+    let references = if all.len() == 1 { references(&results) } else { Vec::new() };
     let compare = |name: &&str| Comparison::new(&results, name);
     let comparisons = references.iter().map(compare).collect::<paint_run::Result<Vec<_>>>()?;
-    if let Some(path) = &args.html {
+    let file = |path: &Option<PathBuf>, text: &dyn Fn() -> String| -> anyhow::Result<()> {
+        let Some(path) = path else { return Ok(()) };
+        write_text(path, &text())?;
+        note!("written: {}", path.display());
+        Ok(())
+    };
+    if args.html.is_some() {
         let times = |path: &PathBuf| Ok((name(path), CellTiming::lines(path)?));
         let timings = folders.iter().map(times).collect::<paint_run::Result<Vec<_>>>()?;
         let page = BenchPage {
@@ -80,17 +93,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             timings: &combine_timings(&timings),
             warnings: &warnings,
         };
-        write_text(path, &bench_page(&page))?;
-        note!("written: {}", path.display());
+        file(&args.html, &|| bench_page(&page))?;
     }
-    if let Some(path) = &args.svg {
-        write_text(path, &picture(&results))?;
-        note!("written: {}", path.display());
-    }
+    file(&args.svg, &|| picture(&results))?;
+    file(&args.csv, &|| results_csv(&results))?;
+    file(&args.latex, &|| results_latex(&results))?;
     let told = Told { results: &results, warnings: &warnings };
     args.output.print(&told, |Told { results, warnings }| {
-        let quoted = warnings.iter().map(|warning| format!("> **Warning**: {warning}\n\n"));
-        quoted.collect::<String>() + &results_markdown(results, &comparisons)
+        let quote = |warning: &String| format!("> **Warning**: {}\n\n", markdown(warning));
+        warnings.iter().map(quote).collect::<String>() + &results_markdown(results, &comparisons)
     })
 }
 

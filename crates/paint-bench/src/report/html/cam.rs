@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 
 use paint_data::{Image, Sample, SampleRef};
+use paint_run::Experiment;
+use paint_run::escape::html as escape;
 
-use super::embed::{escape, png_uri};
+use super::embed::img;
+use super::page::Page;
 use crate::Result;
 use crate::cam::ActivationMap;
 use crate::report::class_name;
-use paint_run::Experiment;
 
 /// One image, and where each method looked.
 #[derive(Debug, Clone)]
@@ -49,15 +51,9 @@ pub struct CamMap {
 
 /// A page of maps.
 pub fn cam_page(what: &str, shots: &[CamShot]) -> Result<String> {
-    let style = concat!(include_str!("palette.css"), include_str!("bench.css"));
-    Ok(format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>Activation maps</title><style>{style}</style></head><body><header><div><h1>Activation maps</h1><p>{}</p></div>\
-         <button id=\"theme\" title=\"dark or light\">◐</button></header>{}<script>{}</script></body></html>\n",
-        escape(what),
-        cam_table(shots)?,
-        include_str!("bench.js")
-    ))
+    let mut page = Page::new("Activation maps", what);
+    page.add(&cam_table(shots)?);
+    Ok(page.finish())
 }
 
 /// A row for each image: the image, then the map of each method.
@@ -80,8 +76,4 @@ pub(super) fn cam_table(shots: &[CamShot]) -> Result<String> {
         html.push_str("</tr>");
     }
     Ok(html + "</table></div>")
-}
-
-fn img(image: &Image, name: &str) -> String {
-    format!("<img alt=\"{}\" src=\"{}\">", escape(name), png_uri(image))
 }

@@ -1,25 +1,19 @@
 //! Accuracy by domain as a picture that stands alone: for a README, a slide, a paper.
 
-use super::plot::{Mark, Series, Stroke, colour, lines};
+use super::chart::{Mark, Series, Stroke, colour, lines};
 use crate::grid::{Results, Row};
 
-const STYLE: &str = concat!(
-    include_str!("palette.css"),
-    "text{fill:var(--dim);font:12px system-ui,sans-serif}.grid{stroke:var(--line)}"
-);
+const STYLE: &str = concat!(include_str!("palette.css"), include_str!("chart.css"));
 
 /// An SVG file. The first row and the best one stand out, the others behind them.
 pub fn picture(results: &Results) -> String {
-    let best = results.best();
     let line = |(i, row): (usize, &Row)| {
         let points = row.by_domain.iter().enumerate();
-        let stands_out = i == 0 || row.accuracy.mean == best;
-        Series {
-            label: format!("{} {:.1}", row.label, row.accuracy.mean),
-            colour: colour(i),
-            stroke: if stands_out { Stroke::Plain } else { Stroke::Faint },
-            points: points.filter_map(|(at, value)| Some((at as f64, (*value)?))).collect(),
-        }
+        let points = points.filter_map(|(at, value)| Some((at as f64, (*value)?)));
+        let stands_out = i == 0 || results.best() == Some(row.accuracy.mean);
+        let label = format!("{} {:.1}", row.label, row.accuracy.mean);
+        let stroke = if stands_out { Stroke::Plain } else { Stroke::Faint };
+        Series::new(&label, colour(i), points.collect()).stroke(stroke)
     };
     let mut series: Vec<Series> = results.rows.iter().enumerate().map(line).collect();
     series.sort_by_key(|one| one.stroke == Stroke::Plain);
@@ -37,8 +31,8 @@ pub fn picture(results: &Results) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::results::tests::results;
     use super::*;
+    use crate::report::sample::results;
 
     #[test]
     fn a_picture_is_a_file_of_its_own_in_which_the_first_and_the_best_row_stand_out() {
@@ -47,7 +41,7 @@ mod tests {
         let svg = picture(&results);
         assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox="), "{svg}");
         assert!(svg.ends_with("</svg>\n") && svg.contains("--s0:") && svg.contains(&results.hash));
-        let lines = svg.matches("<polyline").count();
+        let lines = svg.matches("<path class=\"line\"").count();
         assert_eq!((lines, svg.matches("opacity=").count()), (3, 1));
     }
 }

@@ -1,43 +1,46 @@
 //! One setting at several values: accuracy against the value, ours and the paper's.
 
-use super::plot::{Mark, Series, Stroke, lines};
-use crate::grid::Results;
+use super::chart::{Mark, Series, Stroke, colour, lines, on_page};
+use super::page::Page;
+use crate::grid::{Results, Row};
 use crate::report::Comparison;
 
-pub(super) const TEXT: &str =
+const TEXT: &str =
     "Mean accuracy at each value of the setting, all else the same; a broken line is the paper's.";
+/// Fewer values make no curve.
+const VALUES: usize = 3;
 
-/// The curve of one setting.
-pub(super) struct Swept {
-    pub(super) id: String,
-    pub(super) title: String,
-    pub(super) svg: String,
+/// The one setting that makes a row what it is: its method, its key and its value.
+fn setting(row: &Row) -> Option<(&str, &str, f64)> {
+    let mut own = row.own.iter();
+    match (own.next(), own.next()) {
+        (Some((key, value)), None) => Some((&row.method, key, value.as_f64()?)),
+        _ => None,
+    }
 }
 
-/// The setting and the value of a row that is called by them.
-fn setting(label: &str) -> Option<(&str, &str)> {
-    let (key, value) = label.rsplit_once('=')?;
-    value.parse::<f64>().ok()?;
-    Some((key, value))
-}
-
-/// A curve for each setting that three rows or more have values of, in the order of the rows.
-pub(super) fn sweeps(results: &Results, comparisons: &[Comparison]) -> Vec<Swept> {
-    let mut keys: Vec<&str> = Vec::new();
-    for (key, _) in results.rows.iter().filter_map(|row| setting(&row.label)) {
-        if !keys.contains(&key) {
-            keys.push(key);
+/// A curve for each setting that some rows have values of, in the order of the rows.
+pub(super) fn sections(results: &Results, comparisons: &[Comparison], page: &mut Page) {
+    let mut swept: Vec<(&str, &str)> = Vec::new();
+    for (method, key, _) in results.rows.iter().filter_map(setting) {
+        if !swept.contains(&(method, key)) {
+            swept.push((method, key));
         }
     }
-    keys.into_iter().filter_map(|key| swept(results, comparisons, key)).collect()
+    for (method, key) in swept {
+        if let Some(svg) = curve(results, comparisons, (method, key)) {
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+            let id = format!("sweep-{method}-{key}").chars().map(plain).collect::<String>();
+            page.section(&id, &format!("What {key} does"), TEXT, &on_page(&svg));
+        }
+    }
 }
 
-fn swept(results: &Results, comparisons: &[Comparison], key: &str) -> Option<Swept> {
-    let of_key =
-        |label: &str| setting(label).filter(|(found, _)| *found == key).map(|(_, v)| v.to_owned());
-    let rows: Vec<_> =
-        results.rows.iter().filter_map(|row| Some((row, of_key(&row.label)?))).collect();
-    if rows.len() < 3 {
+fn curve(results: &Results, comparisons: &[Comparison], swept: (&str, &str)) -> Option<String> {
+    let value = |row: &Row| setting(row).filter(|of| (of.0, of.1) == swept).map(|of| of.2);
+    let rows: Vec<(&Row, f64)> =
+        results.rows.iter().filter_map(|row| Some((row, value(row)?))).collect();
+    if rows.len() < VALUES {
         return None;
     }
     let ours = rows.iter().enumerate().map(|(at, (row, _))| (at as f64, row.accuracy.mean));
@@ -45,49 +48,40 @@ fn swept(results: &Results, comparisons: &[Comparison], key: &str) -> Option<Swe
         let mut all = comparisons.iter().flat_map(|comparison| &comparison.rows);
         Some((at as f64, all.find(|other| other.label == row.label)?.paper))
     });
-    let line = |label: &str, stroke, points| Series {
-        label: label.into(),
-        colour: "var(--s6)".into(),
-        stroke,
-        points,
-    };
-    let mut series = vec![line("ours", Stroke::Plain, ours.collect())];
-    series.push(line("paper", Stroke::Dashed, paper.collect()));
-    series.retain(|one| !one.points.is_empty());
-    let marks = rows.iter().enumerate();
+    let mut series = vec![Series::new("ours", colour(6), ours.collect())];
+    series.push(Series::new("paper", colour(6), paper.collect()).stroke(Stroke::Dashed));
+    series.retain(|one| !one.runs[0].is_empty());
+    let values = rows.iter().enumerate();
     let marks: Vec<Mark> =
-        marks.map(|(at, (_, value))| Mark { at: at as f64, name: value.clone() }).collect();
-    let title = format!("What {key} does");
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let id = format!("sweep-{}", key.chars().map(plain).collect::<String>());
-    Some(Swept { svg: lines(&title, &series, &marks), id, title })
+        values.map(|(at, (_, value))| Mark { at: at as f64, name: value.to_string() }).collect();
+    Some(lines(&format!("accuracy by {}", swept.1), &series, &marks))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::results::tests::results;
     use super::*;
+    use crate::report::sample::results;
 
     #[test]
     fn a_setting_at_three_values_has_a_curve_and_other_rows_have_none() {
         let mut results = results();
-        assert!(sweeps(&results, &[]).is_empty());
-        let row = results.rows[0].clone();
-        results.rows = ["0.1", "0.2", "0.9"]
-            .map(|v| format!("eta={v}"))
-            .map(|label| {
-                let mut row = row.clone();
-                row.label = label;
-                row
-            })
-            .into();
+        assert!(curve(&results, &[], ("paint", "eta")).is_none());
+        let row = results.rows[1].clone();
+        let swept = [0.1, 0.2, 0.9].map(|value| Row {
+            label: format!("eta={value}"),
+            own: [("eta".to_owned(), value.into())].into(),
+            ..row.clone()
+        });
+        results.rows = swept.into();
         results.rows.push(row);
         let paper = Comparison::new(&results, "thresholds").unwrap();
-        let all = sweeps(&results, &[paper]);
-        assert_eq!(all.len(), 1);
-        assert_eq!((all[0].id.as_str(), all[0].title.as_str()), ("sweep-eta", "What eta does"));
+        let mut page = Page::new("t", "");
+        sections(&results, &[paper], &mut page);
+        let html = page.finish();
+        let section = "<section id=\"sweep-paint-eta\"><h2>What eta does</h2>";
+        assert_eq!(html.matches(section).count(), 1);
         // Three values, ours and the paper's.
-        assert_eq!(all[0].svg.matches("<circle").count(), 6);
-        assert!(all[0].svg.contains("<title>paper: 57.33</title>"), "{}", all[0].svg);
+        assert_eq!(html.matches("<circle").count(), 6);
+        assert!(html.contains("<title>paper: 57.33</title>"), "{html}");
     }
 }

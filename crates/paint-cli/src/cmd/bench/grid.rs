@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use paint_bench::grid::{Grid, Results, Variant, execute};
 use paint_bench::protocol::{MOST_SEEDS, Place, Protocol};
-use paint_bench::report::{Publication, publish, results_terminal};
+use paint_bench::report::{Publication, publish, references, results_terminal};
 use paint_bench::reproduce::{Target, every_method};
 use paint_run::Draft;
 use paint_run::model::embedded;
@@ -100,6 +100,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for difference in grid.protocol.departures(&named)? {
         note!("  {difference}");
     }
+    for (variant, settings) in grid.rows() {
+        let settings = settings.to_string();
+        let settings = if settings.is_empty() { "no settings" } else { &settings };
+        note!("  {}: {settings}", variant.label);
+    }
     paint_files::create_folder(&place.out)
         .with_context(|| format!("cannot create {}", place.out.display()))?;
     let _claim = paint_files::claim(&place.out)?;
@@ -116,7 +121,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         target: target.map(|target| target.name.to_owned()),
         ..Results::new(&grid, &outcome, &command(args))
     };
-    let references = results.references();
+    let references = references(&results);
     publish(&Publication {
         grid: &grid,
         outcome: &outcome,

@@ -1,20 +1,19 @@
-//! Named dots as inline SVG: each name beside its dot, none on another.
+//! Named dots: each name beside its dot, none on another.
 
-use std::fmt::Write as _;
+use super::scale::{Scale, number};
+use super::sheet::{LEFT, LETTER, PLOT, Sheet, TOP, WIDTH};
+use paint_run::escape::html as escape;
 
-use super::embed::escape;
-use super::plot::{LEFT, LETTER, PLOT, Scale, TOP, WIDTH, horizontal_grid, number, open, text};
-
-const RIGHT: f64 = 150.0;
+const RIGHT: f64 = 120.0;
 const RADIUS: f64 = 6.0;
 /// The height of a name.
 const LINE: f64 = 13.0;
 
 /// One dot.
-pub(super) struct Dot {
-    pub(super) label: String,
-    pub(super) colour: String,
-    pub(super) at: (f64, f64),
+pub(crate) struct Dot {
+    pub(crate) label: String,
+    pub(crate) colour: String,
+    pub(crate) at: (f64, f64),
 }
 
 /// A rectangle by its left, top, right and bottom.
@@ -62,62 +61,43 @@ fn places(dots: &[((f64, f64), usize)], taken: Area) -> Vec<Area> {
     placed
 }
 
-/// Named dots; the horizontal axis is logarithmic.
-pub(super) fn scatter(title: &str, axes: [&str; 2], dots: &[Dot]) -> String {
-    let logs = dots.iter().map(|dot| dot.at.0.max(1e-9).log10());
-    let (low, high) = logs.fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)));
-    let (low, high) = (low - 0.15, (high + 0.15).max(low + 0.5));
-    let scale = Scale::around(dots.iter().map(|dot| dot.at.1));
-    let right = WIDTH - RIGHT;
-    let x = |value: f64| LEFT + (right - LEFT) * (value.max(1e-9).log10() - low) / (high - low);
-    let y = |value: f64| TOP + PLOT * (1.0 - scale.at(value));
-    let mut svg = open(TOP + PLOT + 44.0, title);
-    horizontal_grid(&mut svg, scale, right, y);
-    for power in -6..6 {
-        for digit in [1.0, 2.0, 5.0] {
-            let value = digit * 10_f64.powi(power);
-            let at = value.log10();
-            if at < low || at > high {
-                continue;
-            }
-            let place = x(value);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{place:.1}\" x2=\"{place:.1}\" y1=\"{TOP}\" y2=\"{:.1}\"/>",
-                TOP + PLOT
-            );
-            text(&mut svg, place, TOP + PLOT + 16.0, "middle", &number(value));
-        }
-    }
-    text(&mut svg, right, TOP + PLOT + 36.0, "end", axes[0]);
-    text(&mut svg, LEFT + 6.0, TOP + 10.0, "start", axes[1]);
+/// The chart. The horizontal axis is logarithmic; `axes` are the names of both.
+pub(crate) fn scatter(title: &str, axes: [&str; 2], dots: &[Dot]) -> String {
+    let across = Scale::logarithmic(dots.iter().map(|dot| dot.at.0));
+    let up = Scale::around(dots.iter().map(|dot| dot.at.1));
+    let mut sheet = Sheet::new(title, PLOT, [RIGHT, 44.0]);
+    sheet.horizontal_ticks(up);
+    sheet.vertical_ticks(across);
+    sheet.text(sheet.right, sheet.bottom + 36.0, "end", axes[0]);
+    sheet.text(LEFT + 6.0, TOP + 10.0, "start", axes[1]);
     let axis_name = axes[1].chars().count() as f64 * LETTER;
     let taken = Area([LEFT, TOP, LEFT + 6.0 + axis_name, TOP + LINE]);
-    let at: Vec<((f64, f64), usize)> =
-        dots.iter().map(|dot| ((x(dot.at.0), y(dot.at.1)), dot.label.chars().count())).collect();
-    for ((dot, ((px, py), _)), Area([left, top, end, bottom])) in
+    let place = |dot: &Dot| {
+        let at = (sheet.x(across.at(dot.at.0)), sheet.y(up.at(dot.at.1)));
+        (at, dot.label.chars().count())
+    };
+    let at: Vec<((f64, f64), usize)> = dots.iter().map(place).collect();
+    for ((dot, ((x, y), _)), Area([left, top, end, bottom])) in
         dots.iter().zip(&at).zip(places(&at, taken))
     {
-        let (middle, is_right) = (f64::midpoint(top, bottom), left > *px);
-        if (middle - py).abs() > 1.0 {
+        let (middle, is_right) = (f64::midpoint(top, bottom), left > *x);
+        if (middle - y).abs() > 1.0 {
             let edge = if is_right { left - 2.0 } else { end + 2.0 };
-            let _ = write!(
-                svg,
-                "<line class=\"leader\" x1=\"{px:.1}\" y1=\"{py:.1}\" x2=\"{edge:.1}\" y2=\"{middle:.1}\"/>"
-            );
+            sheet.draw(format_args!(
+                "<line class=\"leader\" x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{edge:.1}\" y2=\"{middle:.1}\"/>"
+            ));
         }
-        let _ = write!(
-            svg,
-            "<circle cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"{RADIUS}\" fill=\"{}\"><title>{}: {:.2} %, {} ms</title></circle>",
+        sheet.draw(format_args!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{RADIUS}\" fill=\"{}\"><title>{}: {:.2}, {}</title></circle>",
             dot.colour,
             escape(&dot.label),
             dot.at.1,
             number(dot.at.0)
-        );
+        ));
         let (edge, anchor) = if is_right { (left, "start") } else { (end, "end") };
-        text(&mut svg, edge, middle + 4.0, anchor, &dot.label);
+        sheet.text(edge, middle + 4.0, anchor, &dot.label);
     }
-    svg + "</svg>"
+    sheet.finish()
 }
 
 #[cfg(test)]

@@ -1,0 +1,81 @@
+//! From a protocol and some variants to the cells of a grid.
+
+use std::path::PathBuf;
+
+use paint_methods::{SourceNeed, by_name};
+
+use super::cell::{Cell, cell_id};
+use super::settings::{Named, named};
+use super::variant::Variant;
+use crate::protocol::{Place, Protocol};
+use crate::{Error, Result};
+
+/// All runs of a benchmark.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    /// The protocol, with everything filled in.
+    pub protocol: Protocol,
+    /// Its hash.
+    pub hash: String,
+    /// The rows.
+    pub variants: Vec<Variant>,
+    /// Row by row, order by order, seed by seed.
+    pub cells: Vec<Cell>,
+    /// The folder of the results.
+    pub out: PathBuf,
+}
+
+impl Grid {
+    /// The grid of `variants` under a resolved protocol. Unknown methods and settings are refused here, before anything
+    /// runs.
+    pub fn new(protocol: Protocol, variants: Vec<Variant>, place: &Place) -> Result<Self> {
+        if let Some(twice) = (1..variants.len())
+            .find(|&i| variants[..i].iter().any(|earlier| earlier.label == variants[i].label))
+        {
+            let label = &variants[twice].label;
+            return Err(Error::config(format!("two rows of the table are called {label:?}")));
+        }
+        let mut cells = Vec::new();
+        for variant in &variants {
+            let entry = by_name(&variant.method)?;
+            let mut settings = protocol.settings.get(&variant.method).cloned().unwrap_or_default();
+            settings.extend(variant.settings.clone());
+            let settings = entry.resolve(&settings)?;
+            for order in orders(&protocol) {
+                for (run, &seed) in protocol.seeds.iter().enumerate() {
+                    let mut config = protocol.config(place);
+                    config.seed = seed;
+                    // What a method does not look at is no part of its cell.
+                    config.source =
+                        config.source.filter(|_| entry.needs_source != SourceNeed::None);
+                    config.method.name.clone_from(&variant.method);
+                    config.method.settings.clone_from(&settings);
+                    config.scenario.order = order.clone().or(config.scenario.order);
+                    let id = cell_id(&config, &protocol, run)?;
+                    config.out = place.out.join("cells").join(&id);
+                    let label = variant.label.clone();
+                    cells.push(Cell { id, label, order: order.clone(), config });
+                }
+            }
+        }
+        let hash = protocol.hash()?;
+        Ok(Self { protocol, hash, variants, cells, out: place.out.clone() })
+    }
+
+    /// The rows, each with the name of its settings.
+    pub fn rows(&self) -> impl Iterator<Item = (&Variant, Named)> {
+        self.variants.iter().filter_map(|variant| {
+            let cell = self.cells.iter().find(|cell| cell.label == variant.label)?;
+            let settings = serde_json::json!(cell.config.method.settings);
+            Some((variant, named(&variant.method, &settings)))
+        })
+    }
+}
+
+/// The orders of a protocol; one without a name if it has none.
+fn orders(protocol: &Protocol) -> Vec<Option<String>> {
+    if protocol.orders.is_empty() {
+        return vec![None];
+    }
+    protocol.orders.iter().cloned().map(Some).collect()
+}

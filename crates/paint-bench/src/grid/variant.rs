@@ -1,0 +1,24 @@
+//! A row of the table before it is run.
+
+/// A method with settings of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variant {
+    /// What the row is called.
+    pub label: String,
+    /// The method's name.
+    pub method: String,
+    /// Its settings on top of the protocol's.
+    pub settings: toml::Table,
+}
+
+impl Variant {
+    /// A method under its own name, with the protocol's settings.
+    pub fn plain(method: &str) -> Self {
+        Self { label: method.into(), method: method.into(), settings: toml::Table::new() }
+    }
+
+    /// A method with one or more settings changed.
+    pub fn with(label: &str, method: &str, settings: toml::Table) -> Self {
+        Self { label: label.into(), method: method.into(), settings }
+    }
+}

@@ -1,0 +1,93 @@
+//! What adaptation does to what the model knew before.
+
+use paint_run::probe::Glance;
+
+use super::chart::{Mark, Series, Stroke, colour, lines, on_page};
+use super::page::Page;
+use super::table::Table;
+use crate::grid::{Results, Spread};
+use crate::reference::Measure;
+use crate::report::Comparison;
+use crate::report::number::{decimal, signed};
+
+pub(super) fn section(results: &Results, comparisons: &[Comparison], page: &mut Page) {
+    let of = |measure| comparisons.iter().find(|c| c.reference.measure == measure);
+    let (paper, paper_previous) = (of(Measure::Clean), of(Measure::Previous));
+    let clean = curves(results, paper, "clean accuracy", |g| g.clean);
+    let previous = curves(results, paper_previous, "domains so far", |g| g.previous);
+    if clean.is_none() && previous.is_none() {
+        return;
+    }
+    let mut html = clean.unwrap_or_default();
+    if let Some(previous) = previous {
+        html.push_str("<h3>Domains visited so far</h3>");
+        html.push_str(&previous);
+    }
+    html.push_str(&table(results));
+    let mut text = if results.visited().count() < results.columns.len() {
+        "Clean source images after each domain, as visits of their own with adaptation left on; the means above count these visits too."
+    } else {
+        "Clean source images after each domain, predicted with the state of that moment."
+    }
+    .to_owned();
+    if paper.is_some() {
+        text.push_str(" Broken lines are the paper's.");
+    }
+    page.section("forgetting", "Forgetting", &text, &html);
+}
+
+/// A curve of what a probe saw, with the paper's where it has one.
+fn curves(
+    results: &Results,
+    comparison: Option<&Comparison>,
+    title: &str,
+    value: fn(&Glance) -> Option<f64>,
+) -> Option<String> {
+    let mut series: Vec<Series> = Vec::new();
+    for (i, row) in results.rows.iter().enumerate() {
+        let seen = row.glances.iter();
+        let points: Vec<(f64, f64)> =
+            seen.filter_map(|glance| Some((glance.after as f64, value(glance)?))).collect();
+        if !points.is_empty() {
+            series.push(Series::new(&row.label, colour(i), points));
+        }
+    }
+    let visits = series.first()?.runs[0].len();
+    for row in comparison.iter().flat_map(|comparison| &comparison.reference.rows) {
+        let ours = results.rows.iter().position(|ours| ours.label == row.label);
+        let Some(i) = ours.filter(|_| row.cells.len() == visits) else { continue };
+        let points = row.cells.iter().enumerate().map(|(at, y)| (at as f64, *y)).collect();
+        let label = format!("{} (paper)", row.label);
+        series.push(Series::new(&label, colour(i), points).stroke(Stroke::Dashed));
+    }
+    let names = results.visited().take(visits).enumerate();
+    let marks: Vec<Mark> =
+        names.map(|(at, name)| Mark { at: at as f64, name: name.into() }).collect();
+    Some(on_page(&lines(title, &series, &marks)))
+}
+
+/// Start, end and loss of each curve.
+fn table(results: &Results) -> String {
+    let mut table = Table::new([
+        "row",
+        "clean, after the first domain",
+        "after the last",
+        "change",
+        "lowest",
+        "domains so far, mean",
+    ]);
+    for row in results.rows.iter().filter(|row| !row.glances.is_empty()) {
+        let clean: Vec<f64> = row.glances.iter().filter_map(|glance| glance.clean).collect();
+        let previous: Vec<f64> = row.glances.iter().filter_map(|glance| glance.previous).collect();
+        let (first, last) = (clean.first().copied(), clean.last().copied());
+        table.row([
+            row.label.clone(),
+            decimal(first, 1),
+            decimal(last, 1),
+            signed(first.zip(last).map(|(first, last)| last - first), 1),
+            decimal(clean.iter().copied().reduce(f64::min), 1),
+            decimal(Spread::of(&previous).map(|spread| spread.mean), 1),
+        ]);
+    }
+    table.finish()
+}

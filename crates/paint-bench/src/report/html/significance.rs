@@ -1,0 +1,31 @@
+//! Whether rows differ by more than chance.
+
+use super::page::Page;
+use super::table::Table;
+use crate::grid::{MIN_PAIRS, Results};
+use crate::report::number::{decimal, signed};
+
+pub(super) fn section(results: &Results, page: &mut Page) {
+    let pairs = results.significance.iter().map(|test| test.pairs).max().unwrap_or(0);
+    if pairs < 2 {
+        return;
+    }
+    let mut text = String::from(
+        "The last row against each other one, in points of accuracy: paired t test over runs of the same seed and order.",
+    );
+    if results.significance.iter().any(|test| test.p.is_none()) {
+        text.push_str(&format!(" A test needs at least {MIN_PAIRS} pairs."));
+    }
+    let mut table = Table::new(["row", "against", "pairs", "difference", "95 %", "p"]);
+    for test in &results.significance {
+        table.row([
+            test.label.clone(),
+            test.against.clone(),
+            test.pairs.to_string(),
+            signed(Some(test.difference), 2),
+            test.margin.map_or_else(|| "-".into(), |margin| format!("± {margin:.2}")),
+            decimal(test.p, 4),
+        ]);
+    }
+    page.section("significance", "More than chance?", &text, &table.finish());
+}

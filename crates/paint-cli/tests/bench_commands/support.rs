@@ -1,0 +1,64 @@
+//! A grid small enough for a test.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// `paint` with some arguments and `--out`.
+pub(crate) fn paint(args: &[&str], out: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paint"));
+    command.args(args).args(["--out", out.to_str().unwrap()]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// What was said.
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Three rows over two domains of a few images, in batches that make several checkpoints.
+pub(crate) const GRID: [&str; 16] = [
+    "bench",
+    "--protocol",
+    "embedded",
+    "--methods",
+    "source,tent,paint",
+    "--limit",
+    "12",
+    "--set",
+    "scenario.domains=[\"fog\",\"contrast\"]",
+    "--set",
+    "scenario.batch_size=4",
+    "--no-timing",
+    "--checkpoint-every",
+    "1",
+    "--threads",
+    "2",
+];
+
+/// The files that must not depend on how often a grid was interrupted.
+pub(crate) const SAME: [&str; 7] = [
+    "results.jsonl",
+    "summary.json",
+    "results.csv",
+    "results.md",
+    "results.tex",
+    "protocol.toml",
+    "report.html",
+];
+
+/// The batches that the runs of a grid have done so far.
+pub(crate) fn batches(out: &Path) -> usize {
+    let Ok(cells) = fs::read_dir(out.join("cells")) else { return 0 };
+    let log = |cell: fs::DirEntry| fs::read_to_string(cell.path().join("events.jsonl"));
+    let logs = cells.filter_map(|cell| log(cell.ok()?).ok());
+    logs.map(|log| log.matches("\"event\":\"batch_done\"").count()).sum()
+}
+
+/// A JSON file of a grid.
+pub(crate) fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}

@@ -1,0 +1,90 @@
+//! Tables and figures of the paper, and where methods look.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{GRID, paint, stderr};
+
+#[test]
+fn a_target_of_the_paper_runs_from_nothing_and_stands_beside_its_numbers() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("out");
+    let args = ["bench", "--reproduce", "matching", "--limit", "6", "--set"];
+    let domains = "scenario.domains=[\"fog\",\"shot_noise\"]";
+    let output = paint(&[&args[..], &[domains]].concat(), &out).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(out.join("results.md")).unwrap();
+    assert!(text.contains("| PAINT-Oracle |") && text.contains("| 60.55 |"), "{text}");
+    assert!(text.contains("not of one protocol") && text.contains("data.name"), "{text}");
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(summary["rows"][1]["prompts"], 2.0);
+    assert_eq!(summary["rows"][1]["matching_per_batch"], 100.0);
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    for told in [text, page, String::from_utf8_lossy(&output.stdout).into_owned()] {
+        assert!(told.contains("not imagenet-c numbers"), "{told}");
+        assert!(told.contains("6 embedded CIFAR-10 images a visit"), "{told}");
+    }
+}
+
+#[test]
+fn clean_images_as_visits_of_their_own_make_a_curve() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("out");
+    let args = ["bench", "--reproduce", "antiforget-interleaved", "--limit", "4", "--set"];
+    let rest = ["scenario.domains=[\"fog\",\"contrast\"]", "--methods", "source"];
+    let output = paint(&[&args[..], &rest].concat(), &out).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
+    let glances = summary["rows"][0]["glances"].as_array().unwrap();
+    assert_eq!(glances.len(), 2);
+    assert_eq!(glances[0]["clean"], glances[1]["clean"], "a frozen model forgets nothing");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("as visits of their own"));
+    let text = fs::read_to_string(out.join("results.md")).unwrap();
+    assert!(text.contains("after each domain\n\n| row | fog | contrast |"), "{text}");
+}
+
+#[test]
+fn forgetting_is_looked_at_without_disturbing_the_stream() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |name: &str, extra: &[&str]| -> Value {
+        let out = temp.path().join(name);
+        let args: Vec<&str> = GRID.iter().chain(extra).copied().collect();
+        let output = paint(&args, &out).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap()
+    };
+    let plain = run("plain", &[]);
+    let probed = run("probed", &["--set", "probe.clean=8", "--set", "probe.previous=4"]);
+    for (a, b) in plain["rows"].as_array().unwrap().iter().zip(probed["rows"].as_array().unwrap()) {
+        assert_eq!(a["accuracy"], b["accuracy"]);
+        let glances = b["glances"].as_array().unwrap();
+        assert_eq!(glances.len(), 2);
+        assert!(glances.iter().all(|g| g["clean"].as_f64().unwrap() >= 50.0), "{glances:?}");
+    }
+    let source = probed["rows"][0]["glances"].as_array().unwrap();
+    assert_eq!(source[0]["clean"], source[1]["clean"], "a frozen model forgets nothing");
+    assert_ne!(plain["hash"], probed["hash"]);
+}
+
+#[test]
+fn maps_are_drawn_for_every_method_and_image() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("cam");
+    let args = ["cam", "--methods", "source,paint", "--count", "2", "--adapt", "6", "--json"];
+    let output = paint(&args, &out).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Test image 0 is a cat and image 1 a ship.
+    assert_eq!((&printed[0]["truth"], &printed[1]["truth"]), (&"cat".into(), &"ship".into()));
+    assert_eq!(printed[1]["predicted"].as_array().unwrap().len(), 2);
+    let image = paint_data::Image::open(&out.join("001.png")).unwrap();
+    assert_eq!((image.width(), image.height()), (3 * 192 + 2 * 12, 192));
+    let page = fs::read_to_string(out.join("cam.html")).unwrap();
+    assert_eq!(page.matches("data:image/png").count(), 6);
+}
