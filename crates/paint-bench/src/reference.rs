@@ -47,7 +47,7 @@ pub struct ReferenceRow {
     pub std: Option<f64>,
     /// By column.
     pub cells: Vec<f64>,
-    /// Prompts made and matching accuracy in percent, where told.
+    /// Prompts made and matching accuracy in percent, where the paper gives them.
     pub matching: Option<(f64, f64)>,
 }
 

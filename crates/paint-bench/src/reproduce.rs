@@ -23,9 +23,9 @@ pub struct Target {
     pub full: &'static str,
     /// The protocol of the small version.
     pub small: &'static str,
-    /// Images of a visit in the small version.
+    /// Images per visit in the small version.
     pub small_limit: usize,
-    /// The tables and figures of the paper it stands beside.
+    /// The paper's tables and figures it is compared with.
     pub references: &'static [&'static str],
     /// Its rows.
     pub variants: fn(&Protocol) -> Vec<Variant>,

@@ -16,38 +16,38 @@ use crate::{Error, Result};
 use paint_run::Event;
 use paint_run::experiment::{Earlier, Experiment, write_json};
 
-/// What happens to a grid; `cell` is the place in `Grid::cells`.
+/// What happens to a grid; `cell` is a place in [`Grid::cells`].
 #[derive(Debug)]
 pub enum GridEvent<'a> {
-    /// It was finished before.
+    /// The cell was finished before.
     Found {
         /// The cell.
         cell: usize,
     },
-    /// It tells something.
+    /// Something happened in the run of a cell.
     Running {
         /// The cell.
         cell: usize,
-        /// What it tells.
+        /// What happened.
         event: &'a Event,
     },
-    /// It is finished.
+    /// The cell is finished.
     Done {
         /// The cell.
         cell: usize,
-        /// With this.
+        /// Its result.
         result: &'a CellResult,
     },
-    /// It broke.
+    /// The cell failed.
     Failed {
         /// The cell.
         cell: usize,
-        /// Of this.
+        /// Why.
         error: &'a str,
     },
 }
 
-/// A cell that broke.
+/// A cell that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The cell.
@@ -59,7 +59,7 @@ pub struct Failure {
     pub order: Option<String>,
     /// Its seed.
     pub seed: u64,
-    /// Why.
+    /// Why it failed.
     pub error: String,
 }
 
@@ -73,15 +73,18 @@ impl Failure {
 /// What came of a grid.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Of the cells that finished, in the order of the grid.
+    /// The results of the cells that finished, in the order of the grid.
     pub results: Vec<CellResult>,
-    /// Of the cells that finished, in the order of the grid.
+    /// The times of those that ran undisturbed, in the order of the grid.
     pub timings: Vec<CellTiming>,
-    /// Of the cells that failed.
+    /// The cells that failed.
     pub failures: Vec<Failure>,
     /// Cells that were not finished, or not begun, because the grid was told to stop.
     pub unfinished: usize,
 }
+
+/// How a cell ended; nothing if its worker died.
+type End = Option<std::result::Result<CellResult, String>>;
 
 /// Runs every cell that is not finished, `jobs` at a time. `tell` hears of everything, from any thread; if it panics, that
 /// event is lost and nothing else. Once `stop` is true, cells that run end after their present batch, saved, and no other is
@@ -95,35 +98,57 @@ pub fn execute(
     let tell: &(dyn Fn(GridEvent<'_>) + Sync) = &|event| {
         let _ = catch_unwind(AssertUnwindSafe(|| tell(event)));
     };
+    // Rows of the same settings share their cells, and two workers cannot share a folder.
+    let first_of = |cell: &Cell| grid.cells.iter().position(|other| other.id == cell.id);
+    let firsts: Vec<usize> = grid.cells.iter().map(|cell| first_of(cell).unwrap_or(0)).collect();
     let jobs = jobs.clamp(1, grid.cells.len().max(1));
-    let next = AtomicUsize::new(0);
-    let ends: Mutex<Vec<Option<std::result::Result<CellResult, String>>>> =
-        Mutex::new(vec![None; grid.cells.len()]);
+    let (next, ends) = (AtomicUsize::new(0), Mutex::new(vec![None; grid.cells.len()]));
     let is_stopped = || stop.load(Ordering::Relaxed);
     let work = || {
         while !is_stopped() {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(cell) = grid.cells.get(at) else { return };
-            let end = finish(grid, at, cell, jobs, stop, tell);
-            if end.is_err() && is_stopped() {
-                return;
+            if firsts[at] == at {
+                let end = finish(grid, at, cell, jobs, stop, tell);
+                if end.is_err() && is_stopped() {
+                    return;
+                }
+                announce(at, &end, tell);
+                ends.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(end);
             }
-            match &end {
-                Ok(result) => tell(GridEvent::Done { cell: at, result }),
-                Err(error) => tell(GridEvent::Failed { cell: at, error }),
-            }
-            ends.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(end);
         }
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
         for worker in workers {
-            // Panics are caught where they can be told; a cell without an end is a failure below.
+            // A worker catches every panic of a run; a cell that it leaves without an end counts as failed.
             let _ = worker.join();
         }
     });
+    let mut ends: Vec<End> = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (at, cell) in grid.cells.iter().enumerate().filter(|(at, _)| firsts[*at] != *at) {
+        let end = ends[firsts[at]].clone();
+        let relabelled = |result| CellResult { label: cell.label.clone(), ..result };
+        ends[at] = end.map(|end| end.map(relabelled));
+        ends[at].iter().for_each(|end| announce(at, end, tell));
+    }
+    outcome(grid, ends, is_stopped())
+}
+
+fn announce(
+    cell: usize,
+    end: &std::result::Result<CellResult, String>,
+    tell: &(dyn Fn(GridEvent<'_>) + Sync),
+) {
+    match end {
+        Ok(result) => tell(GridEvent::Done { cell, result }),
+        Err(error) => tell(GridEvent::Failed { cell, error }),
+    }
+}
+
+/// Results, times and failures, in the order of the grid.
+fn outcome(grid: &Grid, ends: Vec<End>, is_stopped: bool) -> Outcome {
     let mut outcome = Outcome::default();
-    let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
     for (cell, end) in grid.cells.iter().zip(ends) {
         match end {
             Some(Ok(result)) => {
@@ -132,7 +157,7 @@ pub fn execute(
                 outcome.timings.extend(timing);
                 outcome.results.push(result);
             }
-            None if is_stopped() => outcome.unfinished += 1,
+            None if is_stopped => outcome.unfinished += 1,
             failed => outcome.failures.push(Failure {
                 cell: cell.id.clone(),
                 label: cell.label.clone(),
@@ -140,7 +165,7 @@ pub fn execute(
                 seed: cell.config.seed,
                 error: failed
                     .and_then(std::result::Result::err)
-                    .unwrap_or_else(|| "the thread that ran it died".into()),
+                    .unwrap_or_else(|| "its worker thread died".into()),
             }),
         }
     }

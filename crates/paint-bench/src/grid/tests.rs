@@ -128,6 +128,20 @@ fn a_display_that_panics_costs_no_cell() {
 }
 
 #[test]
+fn rows_of_the_same_settings_share_their_cells_and_do_not_get_in_each_others_way() {
+    let temp = tempfile::tempdir().unwrap();
+    let place = place(temp.path());
+    let resolved = protocol().resolve(&place).unwrap();
+    let variants = vec![Variant::plain("tent"), with("again", "tent", "optimizer = 'momentum'")];
+    let grid = Grid::new(resolved, variants, &place).unwrap();
+    assert_eq!(grid.cells[0].id, grid.cells[2].id);
+    let outcome = execute(&grid, 4, &|_| {});
+    assert_eq!(outcome.failures, []);
+    let labels: Vec<&str> = outcome.results.iter().map(|result| result.label.as_str()).collect();
+    assert_eq!(labels, ["tent", "tent", "again", "again"]);
+}
+
+#[test]
 fn whatever_decides_a_number_makes_another_cell_and_nothing_else_does() {
     let place = place(std::path::Path::new("out"));
     let ids = |protocol: Protocol, place: &Place, variant: Variant| -> Vec<String> {

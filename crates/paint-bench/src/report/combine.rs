@@ -54,7 +54,7 @@ fn is_other(first: &Results, other: &Results) -> bool {
     (&other.hash, &other.precision) != (&first.hash, &first.precision)
 }
 
-/// What has to be said before results of several protocols stand side by side: nothing, if they are of one.
+/// A warning for each result that is not of the first one's protocol or precision, with what differs.
 pub fn mixture_warnings(all: &[&Results]) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let Some((first, others)) = all.split_first() else { return Ok(warnings) };

@@ -10,7 +10,7 @@ use crate::protocol::{Difference, Protocol};
 use crate::reference::{Measure, Reference, ReferenceRow, reference};
 use crate::reproduce::Target;
 
-/// The tables and figures of the paper that results stand beside.
+/// The paper's tables and figures that results are compared with.
 pub fn references(results: &Results) -> Vec<&str> {
     match results.target.as_deref().map(Target::find) {
         Some(Ok(target)) => target.references.to_vec(),
@@ -40,7 +40,7 @@ pub struct ComparedRow {
     pub paper: f64,
     /// Ours; none where the paper's backbone is of another family.
     pub ours: Option<f64>,
-    /// How prompts were found again, where the paper tells it.
+    /// How prompts were found again, where the paper reports it.
     pub matched: Option<Matched>,
 }
 
@@ -132,7 +132,7 @@ impl Comparison {
         Ok(Self { reference, rows, differences })
     }
 
-    /// The rows of which the paper tells how prompts were found again.
+    /// The rows for which the paper reports how prompts were found again.
     pub(super) fn matched(&self) -> impl Iterator<Item = (&str, &Matched)> {
         self.rows.iter().filter_map(|row| Some((row.label.as_str(), row.matched.as_ref()?)))
     }

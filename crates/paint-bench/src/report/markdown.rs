@@ -92,7 +92,7 @@ fn significance(results: &Results) -> String {
     text
 }
 
-/// What was seen after each visit; nothing where nobody looked.
+/// What a probe saw after each visit; nothing where there was no probe.
 fn curves(results: &Results, title: &str, value: fn(&Glance) -> Option<f64>) -> String {
     let seen = |row: &&Row| row.glances.iter().any(|glance| value(glance).is_some());
     let rows: Vec<&Row> = results.rows.iter().filter(seen).collect();

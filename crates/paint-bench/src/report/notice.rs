@@ -1,4 +1,4 @@
-//! What has to be said of results before anything else: that they are not of the data a table of the paper is of.
+//! What a reader must know before the numbers: that they are not from the images or the stream that their name promises.
 
 use crate::grid::Results;
 use crate::protocol::Protocol;
@@ -25,8 +25,8 @@ fn is_small(results: &Results, target: &Target) -> bool {
     small.is_ok_and(|small| results.protocol.data.name == small.data.name)
 }
 
-/// A sentence for each way in which the numbers are not of what their protocol, or the table or figure that was asked for,
-/// is of: other images, another order or severity.
+/// A sentence for each way in which results depart from their protocol, or from the table or figure that was asked for: other
+/// images, another order, another severity.
 pub fn notice(results: &Results) -> Option<String> {
     let target = target(results);
     let sentences = [other_images(results, target), other_stream(results, target)];
@@ -61,7 +61,7 @@ fn other_images(results: &Results, target: Option<&Target>) -> Option<String> {
     ))
 }
 
-/// What the user changed of the stream that the protocol's own sentence describes.
+/// What the user changed in the stream that the protocol describes.
 fn other_stream(results: &Results, target: Option<&Target>) -> Option<String> {
     let name = target.map_or(results.protocol.name.as_str(), |target| {
         if is_small(results, target) { target.small } else { target.full }
@@ -70,12 +70,12 @@ fn other_stream(results: &Results, target: Option<&Target>) -> Option<String> {
     if let Some(target) = target {
         target.adjust(&mut shipped);
     }
-    // How many images a visit has is told in any case.
-    let is_told = |key: &str| key.starts_with("scenario.") && key != "scenario.limit";
+    // Every report names the number of images per visit anyway.
+    let counts = |key: &str| key.starts_with("scenario.") && key != "scenario.limit";
     let departures = results.protocol.departures(&shipped).ok()?.into_iter();
-    let told: Vec<String> =
-        departures.filter(|other| is_told(&other.key)).map(|other| other.to_string()).collect();
-    (!told.is_empty()).then(|| format!("Not the stream of {name}: {}.", told.join(", ")))
+    let named: Vec<String> =
+        departures.filter(|other| counts(&other.key)).map(|other| other.to_string()).collect();
+    (!named.is_empty()).then(|| format!("Not the stream of {name}: {}.", named.join(", ")))
 }
 
 #[cfg(test)]

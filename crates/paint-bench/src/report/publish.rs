@@ -31,7 +31,7 @@ pub struct Publication<'a> {
     pub outcome: &'a Outcome,
     /// Its table.
     pub results: &'a Results,
-    /// The paper's tables to stand beside.
+    /// The paper's tables and figures to compare with.
     pub references: &'a [&'a str],
     /// Whether the page shows times.
     pub timing: bool,
@@ -247,7 +247,7 @@ mod tests {
             fs::create_dir_all(&away).unwrap();
             for (at, cell) in grid.cells.iter().enumerate() {
                 if failed(at) {
-                    // What broke left no files to read.
+                    // A cell that failed left no files to read.
                     fs::rename(&cell.config.out, away.join(&cell.id)).unwrap();
                     outcome.failures.push(Failure {
                         cell: cell.id.clone(),

@@ -45,14 +45,14 @@ fn the_settings_of_a_row_are_named_on_the_screen_in_the_tables_and_on_the_page()
 fn the_protocol_of_the_readme_puts_paint_above_source() {
     let temp = tempfile::tempdir().unwrap();
     let out = temp.path().join("out");
-    let args = ["bench", "--protocol", "cifar10-c", "--methods", "source,paint", "--limit", "100"];
-    let data = ["--dataset", "embedded", "--corrupt", "--weights", "embedded", "--data", ""];
-    let noise = ["--set", "scenario.domains=[\"gaussian_noise\",\"shot_noise\",\"impulse_noise\"]"];
-    let output = paint(&[&args[..], &data, &noise].concat(), &out).output().unwrap();
+    let args = ["bench", "--protocol", "cifar10-c", "--methods", "source,paint", "--limit", "50"];
+    let data = ["--dataset", "embedded", "--corrupt", "--weights", "embedded"];
+    let domains = ["--set", "scenario.domains=[\"gaussian_noise\",\"shot_noise\"]"];
+    let output = paint(&[&args[..], &data, &domains].concat(), &out).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let rows = &json(&out.join("summary.json"))["rows"];
     let [source, adapted] = [0, 1].map(|row| rows[row]["accuracy"]["mean"].as_f64().unwrap());
-    // Measured on the CPU: 36.3 and 42.3.
-    assert!(adapted > source + 2.0, "source {source}, paint {adapted}");
+    // 50 and 60; with the constants of the authors' own network, 46.
+    assert!(adapted > source + 4.0, "source {source}, paint {adapted}");
     assert_eq!(rows[1]["preset"], "paper_adam");
 }

@@ -1,8 +1,6 @@
 //! Tables and figures of the paper, and where methods look.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 

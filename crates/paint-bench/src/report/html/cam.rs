@@ -26,7 +26,7 @@ pub struct CamShot {
 }
 
 impl CamShot {
-    /// An image of an experiment that nobody has looked at yet.
+    /// An image of an experiment, without maps yet.
     pub fn new(experiment: &Experiment, at: SampleRef, sample: Sample) -> Self {
         let info = experiment.dataset.info();
         Self {

@@ -69,7 +69,9 @@ impl Page {
 
 /// A box that stands out.
 pub(super) fn warning(head: &str, text: &str, items: impl Iterator<Item = String>) -> String {
-    let items: String = items.map(|item| format!("<li>{}</li>", escape(&item))).collect();
-    let items = if items.is_empty() { items } else { format!("<ul>{items}</ul>") };
-    format!("<div class=\"warning\"><b>{}</b> {}{items}</div>", escape(head), escape(text))
+    let mut html = format!("<div class=\"warning\"><b>{}</b> {}<ul>", escape(head), escape(text));
+    for item in items {
+        let _ = write!(html, "<li>{}</li>", escape(&item));
+    }
+    html + "</ul></div>"
 }

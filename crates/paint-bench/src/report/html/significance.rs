@@ -1,5 +1,7 @@
 //! Whether rows differ by more than chance.
 
+use std::fmt::Write as _;
+
 use super::page::Page;
 use super::table::Table;
 use crate::grid::{MIN_PAIRS, Results};
@@ -14,7 +16,7 @@ pub(super) fn section(results: &Results, page: &mut Page) {
         "The last row against each other one, in points of accuracy: paired t test over runs of the same seed and order.",
     );
     if results.significance.iter().any(|test| test.p.is_none()) {
-        text.push_str(&format!(" A test needs at least {MIN_PAIRS} pairs."));
+        let _ = write!(text, " A test needs at least {MIN_PAIRS} pairs.");
     }
     let mut table = Table::new(["row", "against", "pairs", "difference", "95 %", "p"]);
     for test in &results.significance {

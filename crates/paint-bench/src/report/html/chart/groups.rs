@@ -16,7 +16,7 @@ pub(crate) fn groups(title: &str, series: &[(&str, String)], groups: &[Group]) -
     let values = groups.iter().flat_map(|group| group.values.iter().flatten());
     let scale = Scale::from_zero(values.copied());
     let names = || groups.iter().map(|group| group.name.as_str());
-    let mut sheet = Sheet::new(title, PLOT, [lean(names().last()), foot(names())]);
+    let mut sheet = Sheet::new(title, PLOT, [lean(names().next_back()), foot(names())]);
     sheet.horizontal_ticks(scale);
     let step = (sheet.right - sheet.x(0.0)) / groups.len().max(1) as f64;
     let bar = step * 0.8 / series.len().max(1) as f64;

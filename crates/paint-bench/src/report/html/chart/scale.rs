@@ -26,7 +26,7 @@ impl Scale {
         let room = (high - low).max(high.abs() * 0.05).max(1e-9);
         let raw = room / 4.0;
         let power = 10_f64.powf(raw.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= raw);
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= raw);
         let step = step.unwrap_or(10.0 * power);
         let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
         // Equal values on a tick get room below: above 100 percent there is nothing.
@@ -109,7 +109,7 @@ mod tests {
     fn a_logarithmic_axis_has_ticks_inside_itself() {
         let scale = Scale::logarithmic([0.04, 0.9].into_iter());
         assert_eq!(scale.ticks(), [0.05, 0.1, 0.2, 0.5, 1.0]);
-        assert!((scale.at(0.2) - (scale.at(0.04) + scale.at(1.0)) / 2.0).abs() < 1e-12);
+        assert!((scale.at(0.2) - f64::midpoint(scale.at(0.04), scale.at(1.0))).abs() < 1e-12);
         assert!(!Scale::logarithmic([3.0].into_iter()).ticks().is_empty());
     }
 }

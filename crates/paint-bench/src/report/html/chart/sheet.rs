@@ -48,7 +48,7 @@ impl Sheet {
     /// A plot of some height with room for the names of its marks.
     pub(crate) fn with_marks(title: &str, height: f64, marks: &[Mark]) -> Self {
         let names = || marks.iter().map(|mark| mark.name.as_str());
-        Self::new(title, height, [lean(names().last()), foot(names())])
+        Self::new(title, height, [lean(names().next_back()), foot(names())])
     }
 
     /// Where a share of the plot's width lies.
