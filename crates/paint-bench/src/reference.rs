@@ -329,7 +329,7 @@ mod tests {
         for entry in REFERENCES {
             let table = reference(entry.name).unwrap();
             assert!(table.rows.len() >= 2, "{}", entry.name);
-            assert!(crate::protocol::built_in(table.protocol).is_some());
+            assert!(crate::Protocol::built_in(table.protocol).is_some());
             for row in &table.rows {
                 let complete = row.cells.len() == table.columns.len();
                 assert!(complete && (row.accuracy.is_some() || !row.cells.is_empty()), "{row:?}");

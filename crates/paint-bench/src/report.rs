@@ -1,6 +1,5 @@
 //! Results for people and programs: tables, files, pages.
 
-mod class_name;
 mod combine;
 mod compare;
 mod csv;
@@ -15,7 +14,6 @@ mod readme;
 mod sample;
 mod terminal;
 
-pub use class_name::class_name;
 pub use combine::{combine, combine_timings, mixture_warnings};
 pub use compare::{ComparedRow, Comparison, Matched, references};
 pub use csv::results_csv;

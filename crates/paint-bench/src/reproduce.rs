@@ -235,13 +235,13 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::built_in;
     use crate::reference::reference;
 
     #[test]
     fn every_target_has_its_protocols_and_rows_that_build() {
         for target in TARGETS {
-            assert!(built_in(target.full).is_some() && built_in(target.small).is_some());
+            let built_in = |name| Protocol::built_in(name).is_some();
+            assert!(built_in(target.full) && built_in(target.small));
             let protocol = Protocol::find(target.small).unwrap();
             for variant in (target.variants)(&protocol) {
                 let entry = paint_methods::by_name(&variant.method).unwrap();

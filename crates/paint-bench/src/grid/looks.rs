@@ -59,7 +59,7 @@ impl Looks {
     /// The maps that a run left in its folder; none if it left none.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(Self::FILE);
-        match std::fs::read_to_string(&path) {
+        match paint_files::read_text(&path) {
             Ok(text) => serde_json::from_str(&text)
                 .map_err(|error| Error::Results { why: error.to_string(), path }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),

@@ -1,4 +1,9 @@
-//! The protocols that travel inside the program.
+//! The protocols inside the program, and those in files.
+
+use std::path::Path;
+
+use super::document::Protocol;
+use crate::{Error, Result};
 
 /// Name and document of each.
 pub const PROTOCOLS: &[(&str, &str)] = &[
@@ -20,7 +25,29 @@ pub const PROTOCOLS: &[(&str, &str)] = &[
     ("embedded-batch-1", include_str!("../../../../protocols/embedded-batch-1.toml")),
 ];
 
-/// The document of this name.
-pub fn built_in(name: &str) -> Option<&'static str> {
-    PROTOCOLS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+impl Protocol {
+    /// The built-in protocol of this name.
+    pub fn built_in(name: &str) -> Option<Self> {
+        let (_, text) = PROTOCOLS.iter().find(|(known, _)| *known == name)?;
+        Self::parse(text, name).ok()
+    }
+
+    /// The built-in protocol of this name, or the document in the file of this name.
+    pub fn find(name: &str) -> Result<Self> {
+        if let Some(protocol) = Self::built_in(name) {
+            return Ok(protocol);
+        }
+        let path = Path::new(name);
+        if !path.exists() {
+            let known: Vec<&str> = PROTOCOLS.iter().map(|(name, _)| *name).collect();
+            let known = known.join(", ");
+            return Err(Error::config(format!(
+                "protocol: expected a file or one of {known}, got {name:?}"
+            )));
+        }
+        let read = paint_files::read_text(path);
+        let text =
+            read.map_err(|source| Error::Io { action: "read", source, path: path.to_owned() })?;
+        Self::parse(&text, name)
+    }
 }

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 
 use paint_methods::by_name;
 
-use super::Protocol;
+use super::document::Protocol;
+use crate::reference::reference;
 use crate::{Error, Result};
 
 /// The most runs of one method on one order.
@@ -12,7 +13,7 @@ pub const MOST_SEEDS: usize = 10_000;
 
 impl Protocol {
     /// Refuses seeds and orders that are given twice (the same run would count as two independent ones), and settings that
-    /// their method does not have, whether or not it has a row.
+    /// their method does not have, whether or not it has a row, and a table of the paper that there is none of.
     pub fn check(&self) -> Result<()> {
         let count = self.seeds.len();
         if !(1..=MOST_SEEDS).contains(&count) {
@@ -20,6 +21,8 @@ impl Protocol {
         }
         distinct("seeds", &self.seeds)?;
         distinct("orders", &self.orders)?;
+        // Found out only when the report is written, a wrong name would cost the whole run.
+        self.reference.as_deref().map(reference).transpose()?;
         for (method, settings) in &self.settings {
             by_name(method)?.resolve(settings)?;
         }
@@ -58,6 +61,8 @@ mod tests {
         assert!(orders.contains("orders") && orders.contains("\"b\" twice"), "{orders}");
         assert!(message(|p| p.seeds.clear()).contains("got 0"));
         assert!(message(|p| p.seeds = (0..10_001).collect()).contains("got 10001"));
+        let table = message(|p| p.reference = Some("table9".into()));
+        assert!(table.contains("table1") && table.contains("table9"), "{table}");
         let setting = message(|p| p.set("paint.etaa=1").unwrap());
         assert!(setting.contains("paint") && setting.contains("etaa"), "{setting}");
     }

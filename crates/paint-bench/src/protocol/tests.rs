@@ -1,3 +1,10 @@
+use std::collections::BTreeMap;
+
+use paint_data::dataset::Options;
+use paint_run::config::{Prediction, Source};
+use paint_run::probe;
+
+use super::difference::without_noise;
 use super::*;
 
 fn place() -> Place {

@@ -21,8 +21,8 @@ fn target(results: &Results) -> Option<&'static Target> {
 
 /// Whether results are of the images that a target runs on without the user's data.
 fn is_small(results: &Results, target: &Target) -> bool {
-    let small = Protocol::find(target.small);
-    small.is_ok_and(|small| results.protocol.data.name == small.data.name)
+    let small = Protocol::built_in(target.small);
+    small.is_some_and(|small| results.protocol.data.name == small.data.name)
 }
 
 /// A sentence for each way in which results depart from their protocol, or from the table or figure that was asked for: other
@@ -36,7 +36,7 @@ pub fn notice(results: &Results) -> Option<String> {
 
 fn other_images(results: &Results, target: Option<&Target>) -> Option<String> {
     let protocol = target.map_or(results.protocol.name.as_str(), |target| target.full);
-    let data = Protocol::find(protocol).ok()?.data.name;
+    let data = Protocol::built_in(protocol)?.data.name;
     let name = &results.protocol.data.name;
     if *name == data {
         return None;
@@ -66,7 +66,7 @@ fn other_stream(results: &Results, target: Option<&Target>) -> Option<String> {
     let name = target.map_or(results.protocol.name.as_str(), |target| {
         if is_small(results, target) { target.small } else { target.full }
     });
-    let mut shipped = Protocol::find(name).ok()?;
+    let mut shipped = Protocol::built_in(name)?;
     if let Some(target) = target {
         target.adjust(&mut shipped);
     }

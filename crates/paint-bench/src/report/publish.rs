@@ -10,7 +10,6 @@ use paint_run::checkpoint::read_state;
 use paint_tensor::{Device, Tensor};
 use serde::Serialize;
 
-use super::class_name::class_name;
 use super::compare::Comparison;
 use super::csv::results_csv;
 use super::html::{BenchPage, CamMap, CamShot, Shot, Trace, bench_page};
@@ -182,7 +181,7 @@ fn shots(experiment: &Experiment) -> Result<Vec<Shot>> {
             domain: severity
                 .map_or_else(|| domain.name.clone(), |s| format!("{} {s}", domain.name)),
             image: found.image,
-            truth: found.label.map(|label| class_name(info, label)).unwrap_or_default(),
+            truth: found.label.map(|label| info.class_name(label)).unwrap_or_default(),
             predicted: Vec::new(),
         });
     }
@@ -205,7 +204,7 @@ fn cams(experiment: &Experiment, run: &[&Cell], results: &Results) -> Result<Vec
                 let sample = experiment.dataset.sample(look.at().domain, look.at().index)?;
                 shots.push(CamShot::new(experiment, look.at(), sample));
             }
-            let (map, said) = (look.map.clone(), class_name(info, look.map.predicted));
+            let (map, said) = (look.map.clone(), info.class_name(look.map.predicted));
             shots[i].maps.push(CamMap { label: label.clone(), map, said });
         }
     }

@@ -29,9 +29,27 @@ pub fn readme_section(all: &[(String, Results)]) -> String {
     }
     text.push('\n');
     for (folder, results) in all {
-        let _ = writeln!(text, "- {}", description(folder, results));
+        text.push_str(&item(&description(folder, results)));
     }
     text
+}
+
+/// The longest line of an item.
+const COLUMNS: usize = 110;
+
+/// An item of a list, in lines of the length that people write.
+fn item(text: &str) -> String {
+    let mut lines = vec![String::from("-")];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= COLUMNS => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("  {word}")),
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 /// The rows of all results, in the order of the longest.
@@ -138,10 +156,13 @@ mod tests {
         assert!(section.contains(head), "{section}");
         assert!(section.contains("\n| source |  | 55.00 ± 7.07 |\n"), "{section}");
         assert!(section.contains("\n| paint | **64.00 ± 8.49** (91.2) | **64.00 ± 8.49** |\n"));
-        assert!(section.contains(&format!("[`{}`](results/both/protocol.toml), 50", both.hash)));
-        assert!(section.contains(
-            "in brackets, on clean images at the end. Settings: `paper_adam, eta=0.5` (paint).\n"
-        ));
+        let list = section.split("\n\n- one").nth(1).unwrap();
+        assert!(list.lines().all(|line| line.chars().count() <= COLUMNS), "{list}");
+        let list = list.replace("\n  ", " ");
+        assert!(list.contains(&format!("[`{}`](results/both/protocol.toml), 50", both.hash)));
+        assert!(
+            list.contains("clean images at the end. Settings: `paper_adam, eta=0.5` (paint).\n")
+        );
     }
 
     #[test]

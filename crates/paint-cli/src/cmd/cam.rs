@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::{Context as _, ensure};
 use paint_bench::cam::{look, side_by_side};
 use paint_bench::protocol::{Place, Protocol};
-use paint_bench::report::class_name;
 use paint_bench::report::html::{CamMap, CamShot, cam_page};
 use paint_data::dataset::{Corrupt, Labels};
 use paint_data::{BatchPlan, Loader, ReadAhead, Stream};
@@ -198,8 +197,7 @@ fn add(args: &Args, experiment: &Experiment, shots: &mut Vec<CamShot>) -> anyhow
         if shots.len() <= i {
             shots.push(CamShot::new(experiment, *at, sample));
         }
-        let (label, said) =
-            (experiment.config.method.name.clone(), class_name(info, map.predicted));
+        let (label, said) = (experiment.config.method.name.clone(), info.class_name(map.predicted));
         shots[i].maps.push(CamMap { label, map, said });
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use paint_bench::grid::named;
 use paint_bench::report::html;
-use paint_data::dataset::{CIFAR10_CLASSES, Corrupted, embedded};
+use paint_data::dataset::{Corrupted, embedded};
 use paint_data::{Dataset, Loader, ReadAhead, Stream, scenario};
 use paint_methods::{BuildArgs, by_name};
 use paint_rng::Seed;
@@ -134,7 +134,7 @@ fn side_by_side(
         let domain = dataset.domains()[shown.domain].name.clone();
         screen.borrow().domain_done(&domain);
         let sample = dataset.sample(shown.domain, shown.index)?;
-        let name = |class: usize| CIFAR10_CLASSES[class].to_owned();
+        let name = |class: usize| dataset.info().class_name(class);
         let said = |runner: &Runner<'_>| runner.scores().get(at).map(|score| name(score.predicted));
         shots.push(html::Shot {
             domain,

@@ -5,7 +5,6 @@ mod progress;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use paint_bench::report::class_name;
 use paint_data::dataset::{Options, Split, entry};
 use paint_data::{Dataset, Info};
 use paint_nn::backbone::{self, BackboneEntry};
@@ -253,7 +252,7 @@ fn label_names(info: &Info) -> Vec<String> {
     if let Some(names) = &info.class_names {
         return names.clone();
     }
-    let names: Vec<String> = (0..info.num_classes).map(|label| class_name(info, label)).collect();
+    let names: Vec<String> = (0..info.num_classes).map(|label| info.class_name(label)).collect();
     let numbered = |(label, name): (usize, &String)| *name == format!("class {label}");
     if names.iter().enumerate().any(numbered) { Vec::new() } else { names }
 }

@@ -20,6 +20,27 @@ fn the_readme_says_what_the_results_folder_holds() {
 }
 
 #[test]
+fn the_tables_in_the_results_folder_are_those_of_their_summaries() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
+    let temp = tempfile::tempdir().unwrap();
+    let (csv, latex) = (temp.path().join("csv"), temp.path().join("tex"));
+    let folders = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+    let folders: Vec<_> = folders.filter(|path| path.join("summary.json").exists()).collect();
+    assert!(folders.len() >= 7);
+    for folder in folders {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paint"));
+        command.arg("report").arg(&folder).arg("--csv").arg(&csv).arg("--latex").arg(&latex);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let made = [output.stdout, fs::read(&csv).unwrap(), fs::read(&latex).unwrap()];
+        for (file, made) in ["results.md", "results.csv", "results.tex"].into_iter().zip(made) {
+            let kept = fs::read(folder.join(file)).unwrap();
+            assert!(kept == made, "stale, see results/README.md: {file} in {}", folder.display());
+        }
+    }
+}
+
+#[test]
 fn the_picture_of_the_readme_is_that_of_its_result() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (temp, shown) = (tempfile::tempdir().unwrap(), "results/cifar10-c-2000");

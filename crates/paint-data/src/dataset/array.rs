@@ -14,6 +14,8 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     what: "a uint8 array [N, H, W, 3] or [N, H, W] in a .npy (labels.npy beside it), or images and labels in a .npz",
     benchmark: None,
     is_named: false,
+    is_inside: false,
+    class_name: |_| None,
     open: |path, options| Ok(Box::new(Array::open(path, options.labels)?)),
     verify: |path, options| Ok(Counts::of(&Array::open(path, options.labels)?)),
 };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use paint_files::Source;
 use serde::{Deserialize, Serialize};
 
+use super::embedded::cifar10_class_name;
 use super::{Counts, Dataset, DatasetEntry, Domain, Info, Options, Sample};
 use crate::{Error, Image, Result};
 
@@ -21,6 +22,8 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     what: "CIFAR-10, official binary layout (data_batch_*.bin, test_batch.bin), 10 classes of 32x32",
     benchmark: Some("cifar10"),
     is_named: false,
+    is_inside: false,
+    class_name: cifar10_class_name,
     open: |root, options| Ok(Box::new(Cifar10::open(root, options.split)?)),
     verify,
 };

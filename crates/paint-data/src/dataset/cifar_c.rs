@@ -6,6 +6,7 @@ use std::path::Path;
 
 use paint_files::Dtype;
 
+use super::embedded::cifar10_class_name;
 use super::{CORRUPT_NOTE, Counts, Dataset, DatasetEntry, Domain, Info, Sample};
 use crate::{
     Error, Image, Result,
@@ -21,6 +22,8 @@ pub(super) const CIFAR10_C: DatasetEntry = DatasetEntry {
     what: "CIFAR-10-C, <corruption>.npy of five severity blocks and labels.npy, 10 classes of 32x32",
     benchmark: Some("cifar10"),
     is_named: false,
+    is_inside: false,
+    class_name: cifar10_class_name,
     open: |root, _| Ok(Box::new(CifarC::open(root, "cifar10-c", 10)?)),
     verify: |root, _| CifarC::open(root, "cifar10-c", 10)?.verify(root),
 };
@@ -30,6 +33,8 @@ pub(super) const CIFAR100_C: DatasetEntry = DatasetEntry {
     what: "CIFAR-100-C, laid out as CIFAR-10-C, 100 classes",
     benchmark: Some("cifar10"),
     is_named: false,
+    is_inside: false,
+    class_name: |_| None,
     open: |root, _| Ok(Box::new(CifarC::open(root, "cifar100-c", 100)?)),
     verify: |root, _| CifarC::open(root, "cifar100-c", 100)?.verify(root),
 };

@@ -15,11 +15,18 @@ const COLUMNS: usize = 40;
 pub const CIFAR10_CLASSES: [&str; 10] =
     ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
+/// The name of a class of CIFAR-10.
+pub(super) fn cifar10_class_name(class: usize) -> Option<&'static str> {
+    CIFAR10_CLASSES.get(class).copied()
+}
+
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "embedded",
     what: "the first 1,000 test images of CIFAR-10, inside the program; split `train` is the last 500 of them",
     benchmark: Some("cifar10"),
     is_named: false,
+    is_inside: true,
+    class_name: cifar10_class_name,
     open: |path, options| {
         if !path.as_os_str().is_empty() {
             return Err(Error::Argument {

@@ -21,6 +21,8 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     what: "images in a folder, labelled by subfolder (name, number or WordNet id) or unlabelled",
     benchmark: None,
     is_named: true,
+    is_inside: false,
+    class_name: |_| None,
     open: |root, options| Ok(Box::new(Folder::open(root, options)?)),
     verify,
 };

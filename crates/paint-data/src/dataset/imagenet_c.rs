@@ -23,6 +23,8 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     what: "ImageNet-C, <corruption>/<severity>/<wnid>/*.JPEG: the 5,000 images of the field or all, 1000 classes",
     benchmark: Some("imagenet"),
     is_named: false,
+    is_inside: false,
+    class_name: imagenet::imagenet_class_name,
     open: |root, options| Ok(Box::new(ImageNetC::open(root, options.images)?)),
     verify,
 };

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::imagenet::imagenet_class_name;
 use super::{Counts, Dataset, DatasetEntry, Domain, Info, Options, Sample, files};
 use crate::{Error, Image, Result};
 
@@ -32,6 +33,8 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     what: "ImageNet-R, <wnid>/<rendition>_<n>.jpg, 15 renditions as domains, 200 of ImageNet's classes",
     benchmark: Some("imagenet"),
     is_named: false,
+    is_inside: false,
+    class_name: imagenet_class_name,
     open: |root, _| Ok(Box::new(ImageNetR::open(root)?)),
     verify,
 };

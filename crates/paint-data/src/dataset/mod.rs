@@ -71,6 +71,18 @@ pub struct Info {
     pub class_names: Option<Vec<String>>,
 }
 
+impl Info {
+    /// The name of a label, or its number where no name is known.
+    pub fn class_name(&self, label: usize) -> String {
+        let given = self.class_names.as_ref().and_then(|names| names.get(label).cloned());
+        let usual = || {
+            let index = self.class_indices.as_ref().map_or(Some(&label), |all| all.get(label))?;
+            (entry(self.name).ok()?.class_name)(*index).map(str::to_owned)
+        };
+        given.or_else(usual).unwrap_or_else(|| format!("class {label}"))
+    }
+}
+
 /// Random access to images by domain and index. Orders come from scenarios.
 pub trait Dataset: Send + Sync {
     /// Name and classes.
@@ -179,6 +191,10 @@ pub struct DatasetEntry {
     pub benchmark: Option<&'static str>,
     /// Whether classes may be known by name alone, so that a model's names for its classes number them.
     pub is_named: bool,
+    /// Whether the images are inside the program, so that there is no path to give.
+    pub is_inside: bool,
+    /// The name of a class by its number in the models of the benchmark, where that is always the same.
+    pub class_name: fn(usize) -> Option<&'static str>,
     /// Opens the dataset at a path.
     pub open: fn(&Path, &Options) -> Result<Box<dyn Dataset>>,
     /// Checks layout, counts and label range of what `open` would open; the error is the first thing wrong.
@@ -207,4 +223,23 @@ pub fn entry(name: &str) -> Result<&'static DatasetEntry> {
             got: name.into(),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_called_as_the_data_or_the_benchmark_call_it() {
+        let info = |name, class_indices: Option<Vec<usize>>, class_names: Option<Vec<String>>| {
+            Info { name, num_classes: 2, class_indices, class_names }
+        };
+        assert_eq!(info("cifar10-c", None, None).class_name(3), "cat");
+        assert_eq!(info("imagenet-c", None, None).class_name(2), "great white shark");
+        assert_eq!(info("imagenet-r", Some(vec![1, 2]), None).class_name(1), "great white shark");
+        assert_eq!(info("imagenet-r", Some(vec![1, 2]), None).class_name(2), "class 2");
+        assert_eq!(info("cifar100-c", None, None).class_name(3), "class 3");
+        assert_eq!(info("folder", None, Some(vec!["lorry".into()])).class_name(0), "lorry");
+        assert_eq!(info("elsewhere", None, None).class_name(0), "class 0");
+    }
 }

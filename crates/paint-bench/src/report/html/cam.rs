@@ -10,7 +10,6 @@ use super::embed::img;
 use super::page::Page;
 use crate::Result;
 use crate::cam::ActivationMap;
-use crate::report::class_name;
 
 /// One image, and where each method looked.
 #[derive(Debug, Clone)]
@@ -32,7 +31,7 @@ impl CamShot {
         Self {
             domain: experiment.dataset.domains()[at.domain].name.clone(),
             image: sample.image,
-            truth: sample.label.map(|label| class_name(info, label)),
+            truth: sample.label.map(|label| info.class_name(label)),
             maps: Vec::new(),
         }
     }

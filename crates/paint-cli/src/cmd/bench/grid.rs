@@ -192,17 +192,17 @@ fn protocol(
 }
 
 fn place(args: &Args, protocol: &Protocol, target: Option<&Target>) -> anyhow::Result<Place> {
-    let is_embedded = protocol.data.name == embedded::NAME;
+    let is_inside = paint_data::dataset::entry(&protocol.data.name)?.is_inside;
     let data = match &args.data {
         Some(data) => data.clone(),
-        None if is_embedded => PathBuf::new(),
+        None if is_inside => PathBuf::new(),
         None => {
             return Err(Usage(format!("give --data, the place of {}", protocol.data.name)).into());
         }
     };
     let weights = match &args.weights {
         Some(weights) => weights.clone(),
-        None if is_embedded => embedded::NAME.into(),
+        None if is_inside => embedded::NAME.into(),
         None => return Err(Usage("give --weights, or --weights embedded".into()).into()),
     };
     let name = target.map_or(protocol.name.as_str(), |target| target.name);

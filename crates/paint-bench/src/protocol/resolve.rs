@@ -7,34 +7,16 @@ use paint_data::scenario::Selection;
 use paint_data::{Dataset, Stream};
 use paint_methods::METHODS;
 use paint_rng::Seed;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Place, Protocol};
+use super::document::{Fingerprints, Protocol};
+use super::place::Place;
 use crate::{Error, Result};
 use paint_run::config::Model;
 use paint_run::experiment::Experiment;
 use paint_run::fingerprint::{contents, digest, hex};
 use paint_run::probe;
 use paint_run::source::Pool;
-
-/// Names of images that a stream does not show but a number depends on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Fingerprints {
-    /// The source images that are drawn, one for each seed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub source: Vec<String>,
-    /// The images that are looked at after each visit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub probe: Option<String>,
-}
-
-impl Fingerprints {
-    pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 impl Protocol {
     /// This protocol with everything it leaves open taken from the data and the weights at `place`.
