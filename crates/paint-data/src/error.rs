@@ -23,7 +23,7 @@ pub enum Error {
         /// The file concerned.
         path: PathBuf,
     },
-    /// One image is damaged, or of a kind that is not read. The other images of its dataset are not concerned.
+    /// One image is damaged or of an unsupported format. The other images of its dataset are not affected.
     #[error("expected {expected}, found {found}: {}", path.display())]
     Image {
         /// What was expected.
@@ -80,8 +80,8 @@ impl Error {
         }
     }
 
-    /// Whether one image alone is at fault, because it is damaged or breaks its decoder, so that a reader may skip it and
-    /// go on with the others.
+    /// Whether a single image is at fault, because it is damaged or breaks its decoder. A reader may skip it and go on with
+    /// the others.
     pub fn is_damaged_image(&self) -> bool {
         matches!(self, Self::Image { .. } | Self::Panic { .. })
     }

@@ -1,8 +1,8 @@
 //! Decoded batches, read ahead by background threads.
 //!
-//! Threads take the samples of the stream one by one, in order, so that even a single large batch is decoded in parallel; the
-//! thread that finishes the last sample of a batch lays it out. They never run more than a few batches ahead of the reader,
-//! which bounds the memory, and batches leave in the order of the stream whatever thread was first, errors included.
+//! Threads take the samples of the stream one by one, in order, so even a single large batch is decoded in parallel; the
+//! thread that finishes the last sample of a batch assembles it. They never run more than a few batches ahead of the reader,
+//! which bounds the memory. Batches, and errors, leave in the order of the stream, whichever thread finishes first.
 
 use std::{
     collections::VecDeque,

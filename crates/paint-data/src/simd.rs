@@ -1,4 +1,4 @@
-//! Compilation of hot loops for the processor's vector width.
+//! Compilation of hot loops for the vector width of the CPU.
 
 /// Declares a function that is compiled several times and runs as compiled for the widest vector unit of the processor at
 /// hand. What it calls must be marked `#[inline(always)]` to be part of that. The results do not depend on the width, as

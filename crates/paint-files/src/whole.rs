@@ -1,11 +1,11 @@
-//! Files that are new and whole, or as they were.
+//! Files that are written completely or left as they were.
 //!
-//! 1. A neighbour with a name of its own is filled,
-//! 2. flushed to the disk (a full one tells at the latest here) and
-//! 3. renamed to the file's name;
+//! 1. A temporary file beside the target is filled,
+//! 2. flushed to the disk (a full disk is reported here at the latest) and
+//! 3. renamed to the name of the target;
 //! 4. the folder is flushed, so that the new name survives a power cut too.
 //!
-//! A process that is killed before step 3 leaves its neighbour behind, which [`remove_leftovers`] finds by its name.
+//! A process that is killed before step 3 leaves its temporary file behind, which [`remove_leftovers`] recognises by its name.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError};
@@ -49,7 +49,7 @@ fn filled(
     Ok((temporary, out.into_inner().map_err(IntoInnerError::into_error)?))
 }
 
-/// Creates a folder, and those above it, unless it is there.
+/// Creates a folder and its parents, unless they exist.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     if path.is_file() {
         return Err(io::Error::new(ErrorKind::NotADirectory, "expected a folder, found a file"));
@@ -57,7 +57,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
-/// Where a link leads, whether or not something is there yet: that is written, and the link stays.
+/// The target of a link, whether or not it exists yet: the target is written, and the link stays.
 pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
     if !path.is_symlink() {
         return Ok(path.to_owned());
@@ -70,7 +70,7 @@ pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes what killed processes left of `path` while writing it. Nobody may be writing it now.
+/// Removes the temporary files that killed processes left while writing `path`. No process may be writing it now.
 pub fn remove_leftovers(path: &Path) -> io::Result<()> {
     let path = &followed(path)?;
     let name = file_name(path)?;
@@ -95,7 +95,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Not every system opens folders and not every file system flushes them; then there is nothing to wait for.
+/// Some systems cannot open folders and some file systems cannot flush them; then there is nothing to wait for.
 fn flush_folder(folder: &Path) -> io::Result<()> {
     let Ok(folder) = File::open(folder) else { return Ok(()) };
     match folder.sync_all() {
@@ -106,7 +106,7 @@ fn flush_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The name of a file being written, which goes with the value unless the file was renamed.
+/// The name of a file being written. Dropping it removes the file, unless the file was renamed.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -127,7 +127,7 @@ impl Temporary {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = folder.join(temporary_name(&name, std::process::id(), count));
             match options.open(&path) {
-                // Left by a killed process of the same number, as each is in a container.
+                // Left by a killed process with the same id, as happens in containers.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 opened => return Ok((Self(path), opened?)),
             }
@@ -137,7 +137,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After a rename there is nothing left under this name, and that is the good case.
+        // After a rename no file has this name, and the error says so.
         let _ = fs::remove_file(&self.0);
     }
 }

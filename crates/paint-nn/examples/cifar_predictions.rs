@@ -4,7 +4,7 @@
 //! `cifar_predictions time BACKBONE BATCH ROUNDS`
 //!
 //! `MEAN` and `STD` are three numbers each, with commas. Times are medians in milliseconds, by the clock and of the
-//! processor (which a busy machine disturbs less): forward with running statistics, and forward and backward with
+//! CPU (which a busy machine disturbs less): forward with running statistics, and forward and backward with
 //! those of the batch.
 
 use std::error::Error;
@@ -112,7 +112,7 @@ fn time(name: &str, batch: usize, rounds: usize) -> Outcome {
     Ok(())
 }
 
-/// The processor time of all threads so far, where the system tells (Linux).
+/// The CPU time of all threads so far, where the system reports it (Linux).
 fn cpu_ms() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let spent = tasks.filter_map(|task| {

@@ -127,7 +127,7 @@ impl Optimizer {
     }
 
     /// Takes over a saved state in place of its own. One that lacks a step count, or a moment this rule remembers, is
-    /// refused: the parameter would start anew.
+    /// refused: the parameter would silently start from nothing.
     pub fn load(&mut self, state: &State) -> Result<()> {
         let names = state.counters.keys().chain(state.tensors.keys());
         let names: BTreeSet<&str> =

@@ -88,7 +88,7 @@ impl Params {
         self.entries.is_empty()
     }
 
-    /// Where they live; the processor if there is none.
+    /// The device they are on; the CPU if there are none.
     pub fn device(&self) -> Device {
         self.iter().next().map_or_else(Device::cpu, |param| param.tensor().device().clone())
     }

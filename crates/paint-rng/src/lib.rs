@@ -1,7 +1,7 @@
 //! Seeded generators, derived by purpose.
 //!
-//! Every random draw of a run comes from one [`Seed`] and says what it is for, so that two purposes never share a
-//! stream and adding a draw in one place moves no draw in another.
+//! Every random draw of a run comes from one [`Seed`] and names its purpose. Two purposes never share a stream, so adding a
+//! draw in one place changes no draw in another.
 //!
 //! ```
 //! use paint_rng::Seed;
@@ -19,7 +19,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The generator for one `purpose` at one place of the run (`path`: domain, step, image index, ...).
+    /// The generator for one `purpose` at one point of the run (`path`: domain, step, image index, ...).
     pub fn derive(self, purpose: &str, path: &[u64]) -> Rng {
         // SplitMix64 inside `seed_from_u64` spreads the bits.
         let mut hash = Fnv::default();
@@ -34,7 +34,7 @@ impl Seed {
     }
 }
 
-/// FNV-1a, a word at a time: tells things apart that nobody made alike on purpose.
+/// FNV-1a over words. A fingerprint that detects accidental differences; it does not resist an attacker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fnv(pub u64);
 
@@ -45,7 +45,7 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// Folds a word in.
+    /// Adds a word.
     pub fn feed(&mut self, word: impl Into<u64>) {
         self.0 = (self.0 ^ word.into()).wrapping_mul(0x0100_0000_01b3);
     }

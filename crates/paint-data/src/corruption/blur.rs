@@ -48,7 +48,7 @@ pub(super) const GAUSSIAN_BLUR: Corruption = Corruption {
     recipe: gaussian_blur,
 };
 
-/// The Gaussian filter of scikit-image cuts at four deviations.
+/// scikit-image truncates its Gaussian filter at four standard deviations.
 const TRUNCATE: f64 = 4.0;
 
 /// A soft-rimmed disk of radius `r`.

@@ -13,7 +13,7 @@ const BLOCK: usize = 32;
 /// The rows at equal distances on both sides of a centre.
 type Pair<'a> = (&'a [f64], &'a [f64]);
 
-/// Filters `data` with standard deviation `sigma`, cut at `truncate` deviations.
+/// Filters `data` with standard deviation `sigma`, truncated at `truncate` standard deviations.
 pub(super) fn blur(
     data: &[f64],
     grid: Grid,

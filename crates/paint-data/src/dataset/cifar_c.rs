@@ -107,7 +107,7 @@ impl CifarC {
         })
     }
 
-    /// The published archive: the fifteen corruptions, 10,000 images a severity, labels that repeat.
+    /// The published archive: the fifteen corruptions, 10,000 images per severity, labels that repeat.
     fn verify(&self, root: &Path) -> Result<Counts> {
         let is_published = !root.join(CORRUPT_NOTE).exists();
         let benchmark = CORRUPTIONS.iter().filter(|corruption| !corruption.held_out);
@@ -171,7 +171,7 @@ mod tests {
     use super::{super::Options, *};
     use crate::{NpyWriter, write_atomically};
 
-    /// Two images of 2x1 pixels a severity; the first byte tells the row.
+    /// Two images of 2x1 pixels per severity; the first byte is the row.
     fn write(
         root: &Path,
         name: &str,

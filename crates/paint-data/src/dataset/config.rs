@@ -11,7 +11,7 @@ use crate::{
     corruption::{FrostTextures, Table},
 };
 
-/// A dataset: its row, its place, and whether to corrupt it on the fly.
+/// A dataset: its name, its path, and whether to corrupt it on the fly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -20,7 +20,7 @@ pub struct Config {
     /// The folder or file; none for the embedded images.
     #[serde(default, skip_serializing_if = "no_path")]
     pub path: PathBuf,
-    /// What the opening can be told. Default: each option's own.
+    /// How to open it. Default: each option's own.
     #[serde(default)]
     pub options: Options,
     /// Corrupt the (clean) images on the fly. Default: no.

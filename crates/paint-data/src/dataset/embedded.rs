@@ -1,4 +1,4 @@
-//! The images that travel inside the program. `assets/PROVENANCE.md` says where they come from.
+//! The images built into the program. `assets/PROVENANCE.md` gives their origin.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     verify: |_, _| Ok(Counts::of(&embedded()?)),
 };
 
-/// Streams of at most this many images leave the rest to methods that look at source images first.
+/// Streams use at most this many images; the rest serve methods that need source images.
 const STREAMED: usize = 500;
 
 /// The first 1,000 test images of CIFAR-10.

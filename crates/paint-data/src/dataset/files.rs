@@ -8,7 +8,7 @@ use paint_files::printable;
 use crate::{Error, Result};
 
 const EXTENSIONS: [&str; 5] = ["jpg", "jpeg", "png", "webp", "bmp"];
-/// Images of other kinds: skipped, and reported by name.
+/// Image formats that are not supported; their files are skipped and named.
 const FOREIGN: [(&str, &str); 8] = [
     ("gif", "GIF"),
     ("tif", "TIFF"),

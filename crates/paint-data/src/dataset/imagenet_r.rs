@@ -1,6 +1,6 @@
 //! ImageNet-R: `<wnid>/<rendition>_<n>.jpg`, 200 of ImageNet's classes in 15 renditions.
 //!
-//! A rendition is a domain; a label is 0 to 199, and `Info::class_indices` tells the model's output it belongs to.
+//! A rendition is a domain; a label is 0 to 199, and `Info::class_indices` gives the model's output for it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Datasets: random access to labelled images of several domains.
 //!
-//! Each dataset is one file and one row of [`DATASETS`]; a [`Dataset`] holds on to labels and file names, never to pixels it
-//! was not asked for, so that an array larger than the memory can be opened.
+//! Each dataset is one file and one row of [`DATASETS`]; a [`Dataset`] keeps labels and file names in memory, but reads
+//! pixels only when asked, so an array larger than the memory can be opened.
 
 mod array;
 mod cifar10;
@@ -58,7 +58,7 @@ impl Domain {
     }
 }
 
-/// What a dataset says of itself.
+/// The properties of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
     /// The name of its row in the table.
@@ -83,7 +83,7 @@ impl Info {
     }
 }
 
-/// Random access to images by domain and index. Orders come from scenarios.
+/// Random access to images by domain and index. Scenarios decide the order.
 pub trait Dataset: Send + Sync {
     /// Name and classes.
     fn info(&self) -> &Info;
@@ -111,7 +111,7 @@ pub trait Dataset: Send + Sync {
     }
 }
 
-/// What the opening of a dataset can be told.
+/// How to open a dataset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -119,10 +119,10 @@ pub struct Options {
     pub split: Split,
     /// ImageNet-C: which images. Default: `listed`.
     pub images: Images,
-    /// A folder: the names of the classes in the order of the model's output. Default: as the files beside the weights say.
+    /// A folder: the names of the classes in the order of the model's output. Default: from the files beside the weights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
-    /// A folder or an array: whether labels are looked for. Default: `read`.
+    /// A folder or an array: whether to read labels. Default: `read`.
     #[serde(skip_serializing_if = "is_default")]
     pub labels: Labels,
     /// A folder: whether its first level of folders are domains. Default: `one`.
@@ -141,14 +141,14 @@ pub enum Domains {
     Folders,
 }
 
-/// Whether labels are looked for.
+/// Whether to read labels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Labels {
     /// Subfolders are classes; an array has labels in its archive or beside it.
     #[default]
     Read,
-    /// Subfolders are places where images lie, and other arrays are left alone.
+    /// Subfolders have no meaning, and arrays of labels are not read.
     Ignored,
 }
 
@@ -178,7 +178,7 @@ impl Counts {
     }
 }
 
-/// What `paint corrupt` leaves beside its files. Where it lies, a dataset need not be as large as the published one.
+/// The file that `paint corrupt` leaves beside its output. Where it exists, a dataset may be smaller than the published one.
 pub const CORRUPT_NOTE: &str = "paint-corrupt.json";
 
 /// A row of [`DATASETS`].
@@ -187,9 +187,9 @@ pub struct DatasetEntry {
     pub name: &'static str,
     /// One line on what it is and how it lies on disk.
     pub what: &'static str,
-    /// The benchmark, `cifar10` or `imagenet`, whose published settings methods take on it; none if it may be anything.
+    /// The benchmark, `cifar10` or `imagenet`, whose published settings apply to it; none if the data may be anything.
     pub benchmark: Option<&'static str>,
-    /// Whether classes may be known by name alone, so that a model's names for its classes number them.
+    /// Whether its classes may be known by name only; the model's names for its classes then number them.
     pub is_named: bool,
     /// Whether the images are inside the program, so that there is no path to give.
     pub is_inside: bool,

@@ -147,7 +147,7 @@ impl<'a> Header<'a> {
         self.palette.get(usize::from(index)).copied().unwrap_or_default()
     }
 
-    /// Unpacks runs to one entry a byte, in file order.
+    /// Unpacks runs to one entry per byte, in file order.
     fn runs(&self, bits: u32) -> Outcome<Vec<u8>> {
         let mut out = vec![0; self.width * self.height];
         let (mut x, mut y) = (0, 0);

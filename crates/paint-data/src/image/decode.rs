@@ -1,11 +1,11 @@
 //! From the bytes of a file to RGB: JPEG, PNG, WebP, BMP.
 //!
 //! The content says what a file is, never its name. Grey becomes three equal channels, CMYK becomes RGB, 16 bits keep their
-//! high byte, alpha is dropped and of an animation the first frame is taken, all as Pillow's `convert("RGB")` does. An
-//! orientation tag is not applied, as no benchmark's reader applies it, unless [`Image::open_upright`] is asked for.
+//! high byte, alpha is dropped, and an animation is reduced to its first frame, all as Pillow's `convert("RGB")` does. An
+//! orientation tag is not applied, because the readers of the benchmarks do not apply it; [`Image::open_upright`] does.
 //!
-//! A header is not believed: sizes are bounded by [`MAX_SIDE`] and [`MAX_PIXELS`], and by what the bytes that are really
-//! there could encode, before anything is allocated for them.
+//! Headers are not trusted: before anything is allocated, sizes are checked against [`MAX_SIDE`] and [`MAX_PIXELS`], and against
+//! what a file of this length could encode.
 
 use std::{
     fmt::Display,

@@ -20,9 +20,9 @@ pub enum Step {
     },
     /// The smallest size that covers `width` x `height`, proportions kept: one side fits, the other is as long or longer.
     ResizeToCover {
-        /// At least so many pixels per row.
+        /// The least number of pixels per row.
         width: usize,
-        /// At least so many rows.
+        /// The least number of rows.
         height: usize,
         /// The interpolation.
         filter: Filter,

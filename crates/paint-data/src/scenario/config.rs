@@ -1,4 +1,4 @@
-//! What a scenario can be told.
+//! The options of a scenario.
 
 use paint_rng::Seed;
 use serde::{Deserialize, Serialize};
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 use super::{SCENARIOS, Stream, plan::Plan};
 use crate::{Dataset, Error, Result};
 
-/// A scenario and its settings. Keys marked "only" are refused where the scenario has no use for them.
+/// A scenario and its settings. A key marked "only" is refused in a scenario that does not read it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The row of `SCENARIOS`. Default: `continual`.
     pub name: String,
-    /// Images in a batch; the last one of a visit may be shorter. Default: 50, PAINT's.
+    /// Batch size; the last batch of a visit may be smaller. Default: 50, as in PAINT.
     pub batch_size: usize,
     /// Names of the domains to visit. Default: the fifteen corruptions where the dataset has corruptions, otherwise all.
     pub domains: Option<Vec<String>>,
-    /// The most images of a visit. Default: all.
+    /// Use at most this many images per visit. Default: all.
     pub limit: Option<usize>,
     /// Which images a limit keeps. Default: `first`.
     pub selection: Selection,
     /// Shuffle the images inside a visit. Default: no, the order of the dataset.
     pub shuffle: bool,
-    /// Only where one severity is visited: which. Default: 5.
+    /// Only for scenarios with a single severity: which one. Default: 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<u8>,
     /// Only where domains follow each other: the name of an embedded order of the corruptions (`paint_0` to `paint_9`,
@@ -41,7 +41,7 @@ pub struct Config {
     /// Only `correlated`: the concentration of the Dirichlet distribution; small is strongly correlated. Default: 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta: Option<f64>,
-    /// Only `recurring`: how often the sequence is run. Default: 10.
+    /// Only `recurring`: how many times the sequence is run. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<usize>,
     /// Only `custom`: the visits.
@@ -103,7 +103,7 @@ pub enum Mixing {
     Batches,
 }
 
-/// How neighbours in time come to be of like class.
+/// How images of one class come to be close together in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Correlation {

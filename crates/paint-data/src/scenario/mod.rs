@@ -1,4 +1,4 @@
-//! Scenarios: in which order the images of a dataset arrive.
+//! Scenarios: the order in which the images of a dataset arrive.
 //!
 //! A scenario is one row of [`SCENARIOS`] and turns a dataset's shape into a [`Stream`]: the batches, sample by sample, with
 //! nothing decoded. It is a pure function of the dataset, the [`Config`] and the seed.
@@ -42,7 +42,7 @@ pub struct BatchPlan {
     pub samples: Vec<SampleRef>,
     /// The segment it belongs to: batches of one visit to a domain share it.
     pub segment: usize,
-    /// The model goes back to its source before this batch.
+    /// Whether the model is reset to its source before this batch.
     pub reset_before: bool,
 }
 

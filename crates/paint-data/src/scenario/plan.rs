@@ -229,7 +229,7 @@ impl Plan<'_> {
 }
 
 impl Stream {
-    /// Resets the model before the first batch of every segment but the first, where it is at its source anyway.
+    /// Resets the model before the first batch of every segment except the first, where it is at its source already.
     pub(super) fn reset_at_segments(mut self) -> Self {
         let mut segment = self.batches.first().map_or(0, |batch| batch.segment);
         for batch in &mut self.batches {

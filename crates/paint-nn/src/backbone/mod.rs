@@ -103,8 +103,8 @@ pub struct Request<'a> {
     pub classes: Option<&'a [usize]>,
     /// Whether to return attention maps.
     pub attention: Attention,
-    /// Factors `[B]` of the residual branches, two a block (attention, then MLP), for stochastic depth; none scales
-    /// nothing, and so does an empty list.
+    /// Factors `[B]` of the residual branches, two per block (attention, then MLP), for stochastic depth. An empty list
+    /// scales nothing.
     pub branches: &'a [Option<Tensor>],
     /// Whether to return what batch norms saw.
     pub statistics: Statistics,
@@ -148,7 +148,7 @@ pub struct Features {
     pub pooled: Tensor,
     /// `[B, C]`, or as many columns as classes were asked for.
     pub logits: Tensor,
-    /// One entry a block if asked for, otherwise none.
+    /// One entry per block if requested, otherwise none.
     pub attention: Vec<AttentionMap>,
     /// The moments of the batch by batch norm, if asked for.
     pub statistics: Vec<(Arc<str>, Moments)>,
@@ -183,10 +183,10 @@ pub trait Backbone: Send + Sync {
     /// Reports a pass of so many images, differentiated or not, that an [unwatched](Backbone::unwatched) duplicate made.
     fn note_pass(&self, _images: usize, _differentiated: bool) {}
 
-    /// Chooses the statistics of batch norms, until chosen anew; a network without batch norms stays as it is.
+    /// Chooses which statistics batch norms use until the next call; a network without batch norms ignores it.
     fn set_batch_norm(&mut self, _mode: BnMode) {}
 
-    /// Whether what an image gives depends on the others of its batch: batch norms may make it so.
+    /// Whether the logits of an image depend on the rest of its batch, as they do where batch norms use the batch.
     fn mixes_images(&self) -> bool {
         false
     }
@@ -202,7 +202,7 @@ pub trait Backbone: Send + Sync {
     }
 
     /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]`, patches with their positions (of a convolutional
-    /// network: the normalised images): made once for a batch and shared by its forward passes. It is affine, so the
+    /// network: the normalised images): computed once per batch and shared by its forward passes. It is affine, so the
     /// embedding of a mix of images, whose weights sum to one, is the mix of their embeddings.
     fn embed(&self, images: &Tensor) -> Result<Tensor>;
 
@@ -227,7 +227,7 @@ pub enum Weights {
 /// What to do when a checkpoint was made for another image size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Positions {
-    /// Refuse it.
+    /// Refuse the checkpoint.
     #[default]
     Exact,
     /// Resample its position embedding (bicubic, antialiased) to the input size of the preprocessing.
@@ -239,8 +239,8 @@ pub enum Positions {
 pub struct BuildOptions {
     /// Where it will live.
     pub device: Device,
-    /// The preprocessing of the weights. A checkpoint without one is refused: a wrong mean would only show as a
-    /// disappointing accuracy.
+    /// The preprocessing of the weights. A checkpoint without one is refused: a wrong mean would go unnoticed and cost
+    /// accuracy.
     pub preprocess: Option<Preprocess>,
     /// Position embeddings for other image sizes.
     pub positions: Positions,

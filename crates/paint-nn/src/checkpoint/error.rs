@@ -22,7 +22,7 @@ pub enum Error {
         /// The file concerned.
         path: PathBuf,
     },
-    /// The first bytes belong to no format that is read here.
+    /// The first bytes belong to no supported format.
     #[error("not a checkpoint: {found}; {KNOWN_FORMATS}: {}", path.display())]
     UnknownFormat {
         /// What the file seems to be.
@@ -30,7 +30,7 @@ pub enum Error {
         /// The file concerned.
         path: PathBuf,
     },
-    /// The file breaks the rules of its format, or holds what is not read here.
+    /// The file breaks the rules of its format, or holds something unsupported.
     #[error("bad {format} file: {fault}: {}", path.display())]
     Malformed {
         /// The format that the first bytes announce.

@@ -49,7 +49,7 @@ pub use preprocess::{CropMode, Interpolation, Preprocess, PreprocessFlags, read_
 pub use safetensors::write_safetensors;
 pub use sealed::{decode_sealed, read_sealed, write_sealed};
 
-/// As many bytes as tell the formats apart; the mark of a tar archive comes last.
+/// How many leading bytes it takes to tell the formats apart; the signature of a tar archive comes last.
 const SNIFFED: u64 = 512;
 
 /// The file formats that are read.
@@ -86,7 +86,7 @@ pub struct Checkpoint {
     pub format: Format,
     /// What the file says about itself: safetensors metadata, or the plain values beside a PyTorch state dictionary.
     pub metadata: BTreeMap<String, String>,
-    /// Entries that are not arrays, as (name, what stands there). Nothing of them was executed.
+    /// Entries that are not arrays, as (name, what it is). None of them was executed.
     pub skipped: Vec<(String, String)>,
     entries: Vec<(String, Array)>,
     index: BTreeMap<String, usize>,

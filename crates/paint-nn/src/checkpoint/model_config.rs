@@ -1,7 +1,7 @@
 //! The configuration files that publishers put beside weights: timm's and Hugging Face's `config.json`, and
 //! `preprocessor_config.json`.
 //!
-//! A field that is absent is absent; a field that is there and makes no sense is an error with its name.
+//! A missing field is no error; a field that makes no sense is one, and the error names it.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,6 +1,6 @@
 //! How images are prepared for a set of weights.
 //!
-//! A wrong mean or standard deviation costs accuracy and says nothing, so it is never guessed: it comes from a file beside
+//! A wrong mean or standard deviation costs accuracy without an error, so it is never guessed: it comes from a file beside
 //! the weights (`config.json` as timm writes it, `preprocessor_config.json` as Hugging Face does) or from the user.
 
 use std::path::Path;
@@ -27,13 +27,13 @@ pub struct Preprocess {
     pub interpolation: Interpolation,
 }
 
-/// How an image that is not square becomes so.
+/// How an image is brought to the proportions of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CropMode {
-    /// The shorter side is resized, the centre is cut out.
+    /// It is resized until it covers the input, keeping its proportions, and the centre is cut out.
     Center,
-    /// Both sides are resized, whatever that does to the proportions.
+    /// Both sides are resized, whatever that does to the proportions, and the centre is cut out.
     Squash,
 }
 

@@ -41,7 +41,7 @@ pub enum Rule {
     Adam(Adam),
     /// Weight decay beside the gradient.
     AdamW(Adam),
-    /// Adam made anew for each step, as PAINT's released code does: the moments of a first step cancel, and the
+    /// Adam created afresh for each step, as PAINT's released code does: the moments of a first step cancel, and the
     /// update is `−lr · g / (|g| + ε)`, whatever the betas.
     FreshAdam {
         /// `ε`.

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use paint_files::printable;
 use paint_run::Session;
 use paint_run::session::{BatchDone, End, Event, Predicted, Prediction, Prompts, Skipped, Summary};
-use paint_run::table::quoted;
+use paint_run::escape::csv;
 use serde_json::json;
 
 /// Predictions on their way to stdout, and a bar where somebody watches.
@@ -151,7 +151,7 @@ impl Output {
 
 /// A CSV field of a name that may hold anything: what a terminal would obey is written as an escape.
 fn field(name: &str) -> String {
-    quoted(&printable(name))
+    csv(&printable(name))
 }
 
 /// JSON of the same meaning without the control characters that it may hold raw.

@@ -46,7 +46,7 @@ use self::{
 use super::Image;
 use crate::{Error, Result};
 
-/// The most scans of a file; real ones have a dozen.
+/// The most scans a file may have; real ones have a dozen.
 const MAX_SCANS: usize = 100;
 /// A scan of a few bytes can pass over the whole image, so the coefficients that all scans pass over are bounded by the size of
 /// the file. A blank page takes one bit per block, and its ten scans pass over two hundred coefficients of each: 1,600 per byte.

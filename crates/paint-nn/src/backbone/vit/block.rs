@@ -121,7 +121,7 @@ pub(super) struct Branches<'a> {
 }
 
 impl<'a> Branches<'a> {
-    /// Those of block `index` in a list of two a block, or none in an empty one.
+    /// Those of block `index` in a list with two per block, or none if the list is empty.
     pub(super) fn of(all: &'a [Option<Tensor>], index: usize) -> Self {
         let at = |place: usize| all.get(place).and_then(Option::as_ref);
         Self { attention: at(2 * index), mlp: at(2 * index + 1) }

@@ -27,7 +27,7 @@ pub enum Convention {
     Torchvision,
     /// Google's JAX code: `Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel`.
     Google,
-    /// Not a ViT that is known; names are kept apart from wrapper prefixes.
+    /// Not a known ViT; names are kept, except for wrapper prefixes.
     Other,
 }
 
