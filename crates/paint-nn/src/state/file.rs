@@ -76,7 +76,7 @@ pub fn write(
     Ok(write_sealed(path, arrays, &metadata)?)
 }
 
-/// Reads what [`write`] wrote; damage, another kind and another version are refused.
+/// Reads what [`write()`] wrote; damage, another kind and another version are refused.
 pub fn read(path: &Path, kind: Kind, device: &Device) -> crate::Result<Saved> {
     let mut file = read_sealed(path, |metadata| check(metadata, kind, path))?;
     let mut about = std::mem::take(&mut file.metadata);
