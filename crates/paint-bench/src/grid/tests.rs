@@ -135,7 +135,7 @@ fn rows_of_the_same_settings_share_their_cells_and_do_not_get_in_each_others_way
     let variants = vec![Variant::plain("tent"), with("again", "tent", "optimizer = 'momentum'")];
     let grid = Grid::new(resolved, variants, &place).unwrap();
     assert_eq!(grid.cells[0].id, grid.cells[2].id);
-    let outcome = execute(&grid, 4, &|_| {});
+    let outcome = execute(&grid, 4, &Arc::default(), &|_| {});
     assert_eq!(outcome.failures, []);
     let labels: Vec<&str> = outcome.results.iter().map(|result| result.label.as_str()).collect();
     assert_eq!(labels, ["tent", "tent", "again", "again"]);
