@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fixture::Fixture;
 use paint_methods::draws::{Draws, MixDraws, PromptDraws, ViewDraws};
-use paint_methods::paint::{Adaptation, Config, Paint, Preset};
+use paint_methods::paint::{Adaptation, Config, OptimizerKind, Paint, Preset};
 use paint_methods::views::{Noise, Padding, View};
 use paint_methods::{BuildArgs, Method as _};
 use paint_rng::Seed;
@@ -110,6 +110,12 @@ fn ten_steps(name: &str, changed: &toml::Table, retrievals: usize, tolerance: f6
     let mut settings = toml! { preset = name };
     settings.extend(changed.clone());
     let config = Config::from_settings(&settings).unwrap();
+    // A new Adam moves an element by `lr * sign(gradient)`. Where a gradient is zero but for rounding, another kernel may
+    // give it the other sign: two such elements per parameter are allowed (AMX and an H200 show one).
+    let flips = match config.optimizer {
+        OptimizerKind::AdamPerBatch => 2.0 * 2.0 * config.lr_blocks,
+        OptimizerKind::Sgd => 0.0,
+    };
     let classes: Option<Vec<usize>> = fixture.config["classes"]
         .as_array()
         .map(|classes| classes.iter().map(|class| class.as_u64().unwrap() as usize).collect());
@@ -149,7 +155,7 @@ fn ten_steps(name: &str, changed: &toml::Table, retrievals: usize, tolerance: f6
             let sum: f64 = moved.iter().map(|&x| f64::from(x)).sum();
             let magnitude: f64 = moved.iter().map(|&x| f64::from(x.abs())).sum();
             let gap = (sum - f64::from(sums[0])).abs().max((magnitude - f64::from(sums[1])).abs());
-            assert!(gap < tolerance * f64::from(sums[1]), "step {t} {name}: {gap:e} of {sums:?}");
+            assert!(gap < tolerance * f64::from(sums[1]) + flips, "step {t} {name}: {gap:e} of {sums:?}");
         }
     }
     assert!([0, 1].iter().all(|few| confident.contains(few)) && confident.iter().any(|&n| n > 2));
@@ -161,7 +167,7 @@ fn ten_steps(name: &str, changed: &toml::Table, retrievals: usize, tolerance: f6
         let found = movement(name, &weight(&paint, name), &before);
         let size: f64 = expected.iter().map(|&x| f64::from(x.abs())).sum();
         let gap: f64 = found.iter().zip(&expected).map(|(a, b)| f64::from((a - b).abs())).sum();
-        assert!(gap < tolerance * size, "{name}: {gap:e} of {size:e}");
+        assert!(gap < tolerance * size + flips, "{name}: {gap:e} of {size:e}");
     }
     trained.extend(paint.memory().ids().iter().map(|id| format!("prompts.{id}")));
     let mut trainable = paint.trainable();
