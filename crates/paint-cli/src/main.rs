@@ -43,6 +43,7 @@ enum Command {
     List(cmd::list::Args),
     Report(cmd::report::Args),
     Run(cmd::run::Args),
+    Stats(cmd::stats::Args),
     Train(Box<cmd::train::Args>),
 }
 
@@ -59,6 +60,7 @@ impl Command {
             Self::List(args) => cmd::list::run(&args),
             Self::Report(args) => cmd::report::run(&args),
             Self::Run(args) => cmd::run::run(&args),
+            Self::Stats(args) => cmd::stats::run(&args),
             Self::Train(args) => cmd::train::run(&args),
         }
     }

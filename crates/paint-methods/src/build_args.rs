@@ -6,6 +6,7 @@ use paint_tensor::Tensor;
 
 use crate::draws::Draws;
 use crate::source_data::{Labelled, SourceData};
+use crate::statistics::StatisticsFrom;
 use crate::{Error, Result};
 
 /// What a method is built from, beside its settings.
@@ -19,6 +20,8 @@ pub struct BuildArgs<'a> {
     pub classes: Option<&'a [usize]>,
     /// Source images, for the methods whose row says that they need them.
     pub source: Option<SourceData<'a>>,
+    /// Statistics of the model's tokens on clean images, for the methods that align to them.
+    pub statistics: Option<StatisticsFrom<'a>>,
     /// Recorded draws in place of those that `seed` gives.
     pub draws: Option<&'a Draws>,
 }
@@ -26,7 +29,7 @@ pub struct BuildArgs<'a> {
 impl<'a> BuildArgs<'a> {
     /// All classes of `model`.
     pub fn new(model: &'a dyn Backbone, seed: Seed) -> Self {
-        Self { model, seed, classes: None, source: None, draws: None }
+        Self { model, seed, classes: None, source: None, statistics: None, draws: None }
     }
 
     /// The recorded draws, or those of the seed.

@@ -1,5 +1,7 @@
 //! What can go wrong while adapting.
 
+use std::path::PathBuf;
+
 /// The error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -10,6 +12,27 @@ pub enum Error {
     /// A model, a loss, an update or a saved state was refused.
     #[error(transparent)]
     Nn(#[from] paint_nn::Error),
+    /// A file of weights or statistics cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] paint_nn::checkpoint::Error),
+    /// Statistics do not belong to the network, or cannot be made for it.
+    #[error("source statistics: expected {expected}, found {found}")]
+    Statistics {
+        /// What the network needs.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// A file is not one of source statistics, or not as one is written.
+    #[error("source statistics: expected {expected}, found {found}: {}", path.display())]
+    StatisticsFile {
+        /// What the file should hold.
+        expected: String,
+        /// What it holds.
+        found: String,
+        /// The file.
+        path: PathBuf,
+    },
     /// A method was asked for that does not exist.
     #[error("unknown method {name:?}: known are {known}")]
     UnknownMethod {

@@ -64,6 +64,13 @@ fn variants(entry: &MethodEntry) -> Vec<Table> {
             ],
         ),
         "santa" => (Table::new(), vec![toml! { contrast.images = 7 }]),
+        "keel" => (
+            toml! { memory = 20 },
+            vec![
+                toml! { statistics = "none" },
+                toml! { capacity = 2 first_block = 0 strength = 1.0 },
+            ],
+        ),
         "vdp" => (toml! { threshold = 0.5 }, vec![toml! { lr = 0.1 optimizer = "nesterov" }]),
         "eta" | "eata" => (toml! { e0 = 0.9 }, vec![toml! { d = 0.9 }]),
         _ => (Table::new(), vec![]),

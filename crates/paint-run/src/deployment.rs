@@ -1,15 +1,17 @@
 //! A source model with its preprocessing, and the method that adapts it: what every use of adaptation opens first.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use paint_methods::{BuildArgs, Method, MethodEntry, Registry, SourceNeed};
+use paint_methods::{BuildArgs, Method, MethodEntry, Registry, SourceNeed, StatisticsFrom};
 use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
 use paint_tensor::Device;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{self, Model, Source};
+use crate::model::embedded;
 use crate::source::SourceImages;
 use crate::watch::{Watch, Watched};
 use crate::{Error, Result, classes, model};
@@ -116,8 +118,16 @@ impl Deployment {
     pub fn method(&self) -> Result<Box<dyn Method>> {
         let classes = self.classes.as_deref();
         let source = self.source.as_ref().map(SourceImages::data);
-        let model = Watched::new(&*self.model, Arc::clone(&self.watch));
-        let args = BuildArgs { classes, source, ..BuildArgs::new(&model, Seed(self.config.seed)) };
+        let watched = Watched::new(&*self.model, Arc::clone(&self.watch));
+        let weights = &self.config.model.weights;
+        let beside = model::statistics_path(weights);
+        let statistics = if weights == Path::new(embedded::NAME) {
+            Some(StatisticsFrom::Bytes(embedded::STATISTICS))
+        } else {
+            beside.is_file().then_some(StatisticsFrom::File(&beside))
+        };
+        let seed = Seed(self.config.seed);
+        let args = BuildArgs { classes, source, statistics, ..BuildArgs::new(&watched, seed) };
         self.method.build(&args, &self.config.method.settings).map_err(|error| match error {
             paint_methods::Error::NoSource { .. } => Error::NoSource { why: error.to_string() },
             other => other.into(),

@@ -4,7 +4,7 @@ pub mod embedded;
 mod fitted;
 pub mod network;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use paint_data::dataset::CIFAR10_CLASSES;
 use paint_nn::backbone::Backbone;
@@ -71,6 +71,12 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     let unusual = |vit: &&VitConfig| vit.num_heads * 64 != vit.embed_dim;
     config.num_heads = model.vit_config().filter(unusual).map(|vit| vit.num_heads);
     Ok(model)
+}
+
+/// The file of source statistics that `paint stats` writes beside weights: `model.safetensors` has
+/// `model.statistics.safetensors`.
+pub fn statistics_path(weights: &Path) -> PathBuf {
+    weights.with_extension("statistics.safetensors")
 }
 
 /// What the files beside weights call their classes, in order; nothing if they have no names.

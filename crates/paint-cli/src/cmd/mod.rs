@@ -10,4 +10,5 @@ pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod stats;
 pub(crate) mod train;

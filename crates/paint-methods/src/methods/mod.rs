@@ -4,6 +4,7 @@ mod bn_adapt;
 mod cotta;
 mod cpl;
 mod eata;
+mod keel;
 pub mod paint;
 mod rmt;
 mod santa;
@@ -27,5 +28,6 @@ pub const METHODS: &[MethodEntry] = &[
     rmt::ENTRY,
     santa::ENTRY,
     vdp::ENTRY,
+    keel::ENTRY,
     paint::ENTRY,
 ];

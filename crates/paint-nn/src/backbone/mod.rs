@@ -16,6 +16,7 @@ pub use paint_tensor::BnMode;
 pub use table::{BACKBONES, BackboneEntry, Family, find};
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use paint_rng::Seed;
@@ -90,6 +91,13 @@ pub enum Statistics {
     Keep,
 }
 
+/// Sees the tokens after each block of a transformer, and decides what the next block reads.
+pub trait AfterBlock: fmt::Debug {
+    /// The tokens to go on with in place of `tokens`, `[B, T, D]`, which block `index` gave: `[CLS, P_1..P_L, patches]`. After
+    /// the last block there are only the pooled ones. The shape must stay.
+    fn after_block(&self, index: usize, tokens: Tensor) -> Result<Tensor>;
+}
+
 /// How a forward pass is to be made. The default is the plain classifier.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
@@ -108,6 +116,8 @@ pub struct Request<'a> {
     pub branches: &'a [Option<Tensor>],
     /// Whether to return what batch norms saw.
     pub statistics: Statistics,
+    /// What sees, and may replace, the tokens after each block.
+    pub after_block: Option<&'a dyn AfterBlock>,
 }
 
 /// One block's attention.

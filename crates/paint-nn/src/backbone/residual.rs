@@ -176,6 +176,7 @@ impl Backbone for ResidualNet {
             ("prompt tokens", request.prompt.is_some()),
             ("attention maps", request.attention != Attention::Omit),
             ("scaled branches", !request.branches.is_empty()),
+            ("tokens after its blocks", request.after_block.is_some()),
         ] {
             if asked {
                 return Err(Error::Argument {

@@ -198,6 +198,13 @@ impl Backbone for Vit {
             } else {
                 block.forward(&self.params, &x, branches)?
             };
+            if let Some(hook) = request.after_block {
+                let expected = x.shape().to_vec();
+                x = hook.after_block(i, x)?;
+                if x.shape() != expected {
+                    return Err(shape("tokens after a block", &expected, &x));
+                }
+            }
         }
         let pooled = self.norm.forward(&self.params, &x.slice(1, 0, m)?)?.mean(1)?; // [B, D]
         let logits = match request.classes {

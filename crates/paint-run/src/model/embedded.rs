@@ -15,6 +15,9 @@ pub const SHA256: &str = "19cf163af87f8ad450ecf09adfc866424552933cdd257499fe2523
 
 static WEIGHTS: &[u8] =
     include_bytes!("../../../../assets/vit_tiny_patch4_32_cifar10/model.safetensors");
+/// The statistics of its tokens on clean images, as `paint stats` writes them.
+pub static STATISTICS: &[u8] =
+    include_bytes!("../../../../assets/vit_tiny_patch4_32_cifar10/model.statistics.safetensors");
 const BACKBONE: &str = "vit_tiny_patch4_32";
 const SIDE: usize = 32;
 

@@ -4,7 +4,7 @@ use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
 
 use super::*;
-use crate::backbone::{BACKBONES, find};
+use crate::backbone::{AfterBlock, BACKBONES, find};
 use crate::checkpoint::{Array, Checkpoint, Dtype, Format, Preprocess};
 use crate::params::Trainable;
 
@@ -239,4 +239,49 @@ fn the_table_has_each_name_once_and_lists_them_for_a_wrong_one() {
     );
     let message = find("vit_huge").unwrap_err().to_string();
     assert!(message.contains("vit_base_patch16_224") && message.contains("vit_huge"), "{message}");
+}
+
+/// Scales the tokens after one block, and counts the calls.
+#[derive(Debug)]
+struct Hook {
+    at: usize,
+    factor: f32,
+    seen: std::cell::RefCell<Vec<Vec<usize>>>,
+}
+
+impl AfterBlock for Hook {
+    fn after_block(&self, index: usize, tokens: Tensor) -> Result<Tensor> {
+        self.seen.borrow_mut().push(tokens.shape().to_vec());
+        Ok(if index == self.at { tokens.scale(self.factor)? } else { tokens })
+    }
+}
+
+#[test]
+fn a_hook_sees_every_block_and_decides_what_the_next_one_reads() {
+    let (vit, x) = (vit(), images(1, 2));
+    let plain = vit.forward(&x, &Request::default()).unwrap().logits.to_vec().unwrap();
+    for (factor, same) in [(1.0, true), (2.0, false)] {
+        let hook = Hook { at: 3, factor, seen: Default::default() };
+        let request = Request { after_block: Some(&hook), ..Request::default() };
+        let logits = vit.forward(&x, &request).unwrap().logits.to_vec().unwrap();
+        assert_eq!(logits == plain, same);
+        let seen = hook.seen.into_inner();
+        assert_eq!(seen.len(), SIZES.depth);
+        assert!(seen[..SIZES.depth - 1].iter().all(|shape| shape == &[2, 7, 8]));
+        assert_eq!(seen[SIZES.depth - 1], [2, 1, 8], "the pooled token alone");
+    }
+}
+
+#[test]
+fn a_hook_that_changes_the_shape_is_refused() {
+    #[derive(Debug)]
+    struct Cut;
+    impl AfterBlock for Cut {
+        fn after_block(&self, _index: usize, tokens: Tensor) -> Result<Tensor> {
+            Ok(tokens.slice(1, 0, 1)?)
+        }
+    }
+    let request = Request { after_block: Some(&Cut), ..Request::default() };
+    let message = vit().forward(&images(1, 2), &request).unwrap_err().to_string();
+    assert!(message.contains("expected shape [2, 7, 8], got [2, 1, 8]"), "{message}");
 }

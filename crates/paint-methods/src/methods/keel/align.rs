@@ -1,0 +1,255 @@
+//! One forward pass with aligned tokens.
+
+use std::cell::{Cell, RefCell};
+
+use paint_nn::backbone::{AfterBlock, Backbone, Features, Request};
+use paint_tensor::{Device, Tensor};
+
+use super::config::Config;
+use super::domain::{Domain, blend};
+use super::memory::{Keys, Memory};
+use super::transport::{Map, evidence};
+use crate::Result;
+use crate::statistics::{BlockStatistics, SourceStatistics, key_of};
+
+/// The most that the deviation of a channel is stretched.
+const STRETCH: f64 = 10.0;
+
+/// The source's statistics, and those of the patches where the network is.
+#[derive(Debug, Clone)]
+pub(super) struct Reference {
+    pub(super) statistics: SourceStatistics,
+    /// `U` `[r, D]` and `-U μ_s` `[r]` by block.
+    bases: Vec<Option<(Tensor, Tensor)>>,
+}
+
+impl Reference {
+    pub(super) fn new(statistics: SourceStatistics, device: &Device) -> Result<Self> {
+        let place = |block: &BlockStatistics| {
+            let Some(patch) = &block.patch else { return Ok(None) };
+            let (r, d) = (patch.rank(), patch.mean.len());
+            let centre: Vec<f64> = patch.mean.iter().map(|&x| f64::from(x)).collect();
+            let offset = patch.project(&centre).iter().map(|&x| -x as f32).collect();
+            let basis = Tensor::from_vec(patch.basis.clone(), [r, d], device)?;
+            Ok(Some((basis, Tensor::from_vec(offset, [r], device)?)))
+        };
+        let bases = statistics.blocks.iter().map(place).collect::<Result<_>>()?;
+        Ok(Self { statistics, bases })
+    }
+}
+
+/// What a pass found beside its features.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The number of the domain, if one is known.
+    pub(super) domain: Option<u64>,
+    /// The mean of `w` over the aligned blocks.
+    pub(super) weight: f64,
+}
+
+/// Whether a pass teaches the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// The domain's statistics follow the batch, which is then aligned with them.
+    Learn,
+    /// The batch is aligned with what is known.
+    Look,
+}
+
+/// Aligned features of a batch. `align_cls` says whether class tokens are aligned too.
+pub(super) fn forward(
+    model: &dyn Backbone,
+    reference: &Reference,
+    config: &Config,
+    memory: &mut Memory,
+    (images, classes): (&Tensor, Option<&[usize]>),
+    (mode, align_cls): (Mode, bool),
+) -> Result<(Features, Found)> {
+    let embedding = model.embed(images)?;
+    let keys = RefCell::new(key_of(&embedding)?);
+    let aligner = Aligner {
+        reference,
+        config,
+        memory: RefCell::new(memory),
+        keys,
+        chosen: Cell::new(None),
+        weights: RefCell::default(),
+        mode,
+        align_cls,
+    };
+    let request = Request { classes, after_block: Some(&aligner), ..Request::default() };
+    let features = model.forward_embedded(&embedding, &request)?;
+    let weights = aligner.weights.borrow();
+    let weight = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
+    let domain = aligner.chosen.get().map(|at| aligner.memory.borrow().domains[at].id);
+    Ok((features, Found { domain, weight }))
+}
+
+#[derive(Debug)]
+struct Aligner<'a> {
+    reference: &'a Reference,
+    config: &'a Config,
+    memory: RefCell<&'a mut Memory>,
+    /// Of the embedding; block 0 adds its own.
+    keys: RefCell<Vec<Vec<f32>>>,
+    /// The place of the domain, from block 0 on.
+    chosen: Cell<Option<usize>>,
+    /// `w` of each aligned block.
+    weights: RefCell<Vec<f64>>,
+    mode: Mode,
+    align_cls: bool,
+}
+
+impl AfterBlock for Aligner<'_> {
+    fn after_block(&self, index: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
+        let [b, t, _] = tokens.dims3("tokens")?;
+        let patches = if t > 1 { Some(tokens.slice(1, 1, t - 1)?) } else { None };
+        if index == 0 {
+            self.choose(patches.as_ref(), b)?;
+        }
+        let Some(at) = self.chosen.get() else { return Ok(tokens) };
+        let domain = &mut self.memory.borrow_mut().domains[at];
+        let last = self.config.first_block + self.config.blocks;
+        let aligned =
+            match patches.as_ref().filter(|_| (self.config.first_block..last).contains(&index)) {
+                Some(patches) => self.patches(domain, index, patches, b).map_err(narrow)?,
+                None => None,
+            };
+        let cls = tokens.slice(1, 0, 1)?;
+        let moved = if self.align_cls { self.cls(domain, index, &cls)? } else { None };
+        Ok(match patches {
+            _ if moved.is_none() && aligned.is_none() => tokens,
+            None => moved.unwrap_or(cls),
+            Some(patches) => {
+                Tensor::concat(&[&moved.unwrap_or(cls), &aligned.unwrap_or(patches)], 1)?
+            }
+        })
+    }
+}
+
+/// In a forward pass the engine alone can fail.
+fn narrow(error: crate::Error) -> paint_nn::Error {
+    match error {
+        crate::Error::Nn(error) => error,
+        crate::Error::Tensor(error) => error.into(),
+        other => paint_nn::Error::Argument {
+            what: "aligned tokens",
+            expected: "a map".into(),
+            got: other.to_string(),
+        },
+    }
+}
+
+impl Aligner<'_> {
+    /// Finds the domain, from the keys of the embedding and of block 0.
+    fn choose(&self, patches: Option<&Tensor>, b: usize) -> paint_nn::Result<()> {
+        let source = &self.reference.statistics;
+        let mut rows = self.keys.take();
+        if let Some(patches) = patches {
+            rows.iter_mut().zip(key_of(patches)?).for_each(|(row, more)| row.extend(more));
+        }
+        let (keys, memory) = (Keys::new(rows, source), &mut *self.memory.borrow_mut());
+        self.chosen.set(match self.mode {
+            Mode::Look => memory.find(&keys),
+            Mode::Learn => {
+                let bounds = (self.config.capacity, self.config.memory);
+                let at = memory.assign(&keys, source.blocks.len(), bounds);
+                let domain = &mut memory.domains[at];
+                domain.images = domain.images.min(self.config.memory) + b as u64;
+                domain.seen += b as u64;
+                Some(at)
+            }
+        });
+        Ok(())
+    }
+
+    /// Class tokens `[B, 1, D]`, channel by channel (Eq. 2); none where they stay as they are.
+    fn cls(
+        &self,
+        domain: &mut Domain,
+        index: usize,
+        cls: &Tensor,
+    ) -> paint_nn::Result<Option<Tensor>> {
+        let source = &self.reference.statistics.blocks[index];
+        let [b, _, d] = cls.dims3("class tokens")?;
+        if self.mode == Mode::Learn {
+            let rows = cls.to_vec()?;
+            let column = |at: usize| rows.iter().skip(at).step_by(d).map(|x| f64::from(*x));
+            let mean = (0..d).map(|at| (column(at).sum::<f64>() / b as f64) as f32).collect();
+            let square = (0..d)
+                .map(|at| (column(at).map(|x| x * x).sum::<f64>() / b as f64) as f32)
+                .collect();
+            let rho = b as f32 / domain.images as f32;
+            let [old_mean, old_square] = &mut domain.cls[index];
+            blend(old_mean, mean, rho);
+            blend(old_square, square, rho);
+        }
+        let [mean, square] = &domain.cls[index];
+        if mean.is_empty() {
+            return Ok(None);
+        }
+        let (n, n_s) = (domain.images as f64, self.reference.statistics.images as f64);
+        let shift: Vec<f64> =
+            mean.iter().zip(&source.cls_mean).map(|(m, s)| f64::from(*m) - f64::from(*s)).collect();
+        let w = evidence(&shift, &source.cls_var, n, n_s);
+        self.weights.borrow_mut().push(w);
+        if w == 0.0 {
+            return Ok(None);
+        }
+        let (mut scale, mut added) = (Vec::with_capacity(d), Vec::with_capacity(d));
+        for at in 0..d {
+            let (m, v_s) = (f64::from(mean[at]), f64::from(source.cls_var[at]));
+            let v = (f64::from(square[at]) - m * m).max(1e-8);
+            let v = (n * v + self.config.shrinkage * v_s) / (n + self.config.shrinkage);
+            let ratio = (v_s / v).sqrt().min(STRETCH);
+            scale.push((1.0 + w * (ratio - 1.0)) as f32);
+            added.push((w * (f64::from(source.cls_mean[at]) - m * ratio)) as f32);
+        }
+        let row = |data| Tensor::from_vec(data, [1, 1, d], cls.device());
+        Ok(Some(cls.mul(&row(scale)?)?.add(&row(added)?)?))
+    }
+
+    /// Patches `[B, N, D]` along the domain's map (Eq. 4); none where they stay as they are.
+    fn patches(
+        &self,
+        domain: &mut Domain,
+        index: usize,
+        patches: &Tensor,
+        b: usize,
+    ) -> Result<Option<Tensor>> {
+        let statistics = &self.reference.statistics;
+        let (Some(source), Some((basis, offset))) =
+            (&statistics.blocks[index].patch, &self.reference.bases[index])
+        else {
+            return Ok(None);
+        };
+        let projected = patches.linear(basis, Some(offset))?; // [B, N, r]
+        let (images, seen) = (domain.images, domain.seen);
+        let state = &mut domain.patches[index];
+        if self.mode == Mode::Learn {
+            let [_, tokens, d] = patches.dims3("patches")?;
+            let (rows, r) = (b * tokens, source.rank());
+            let flat = projected.reshape([rows, r])?;
+            let square = flat.transpose(0, 1)?.matmul(&flat)?.scale(1.0 / rows as f32)?.to_vec()?;
+            let mean = patches.reshape([rows, d])?.mean(0)?.to_vec()?;
+            let rho = b as f32 / images as f32;
+            blend(&mut state.mean, mean, rho);
+            blend(&mut state.square, square, rho);
+            if state.map.as_ref().is_none_or(|map| map.is_stale(seen)) {
+                let counts = (seen, images as f64, statistics.images as f64);
+                let how = (self.config.strength, self.config.shrinkage);
+                state.map = Some(Map::new(source, (&state.mean, &state.square), counts, how));
+            }
+        }
+        let Some(map) = &mut state.map else { return Ok(None) };
+        self.weights.borrow_mut().push(f64::from(map.weight));
+        if map.weight == 0.0 {
+            return Ok(None);
+        }
+        if map.placed.is_none() {
+            map.place(source, patches.device())?;
+        }
+        let Some((turned, added)) = &map.placed else { return Ok(None) };
+        Ok(Some(projected.linear_residual(turned, Some(added), patches)?))
+    }
+}

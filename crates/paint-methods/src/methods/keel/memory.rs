@@ -1,0 +1,237 @@
+//! Which domain images come from: a bounded memory, read as a hidden Markov chain (Eq. 7 and 8).
+
+use paint_nn::state::State;
+use paint_tensor::{Device, Tensor};
+
+use super::domain::Domain;
+use crate::statistics::SourceStatistics;
+use crate::{Error, Result};
+
+/// The most standard deviations that a channel of a key counts: a few flat images reach far more.
+const CLIP: f32 = 4.0;
+/// `f`, the independent channels that the `4 D` of a key count for: neighbours are correlated.
+const FREEDOM: f64 = 12.0;
+/// The probability that the domain changes from one image to the next.
+const CHANGE: f64 = 1e-3;
+/// The variance of the mean of a domain that has not been met, in those of clean images.
+const UNSEEN: f64 = 1.0;
+/// The variance that a batch's mean keeps however many images it has: batches differ in their classes.
+const LEAST: f64 = 0.1;
+/// `W`: a batch of fewer images makes a new domain only when as many past ones speak for it together.
+const WINDOW: usize = 16;
+/// Images that the spread of a new domain is taken on trust for.
+const TRUST: f32 = 20.0;
+/// The least spread, and the fewest images that tell one.
+const SPREAD: (f32, usize) = (0.25, 8);
+
+/// The domains met so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Memory {
+    pub(super) domains: Vec<Domain>,
+    /// Keys of the last images, while batches are small.
+    window: Vec<Vec<f32>>,
+    /// The number of the next domain.
+    next: u64,
+}
+
+/// The keys of a batch, standardised by those of clean images.
+#[derive(Debug)]
+pub(super) struct Keys {
+    rows: Vec<Vec<f32>>,
+}
+
+impl Keys {
+    pub(super) fn new(mut rows: Vec<Vec<f32>>, source: &SourceStatistics) -> Self {
+        let clean = || source.key_mean.iter().zip(&source.key_std);
+        for row in &mut rows {
+            row.iter_mut()
+                .zip(clean())
+                .for_each(|(x, (m, s))| *x = ((*x - m) / s).clamp(-CLIP, CLIP));
+        }
+        Self { rows }
+    }
+}
+
+/// Mean of rows.
+fn mean(rows: &[Vec<f32>]) -> Vec<f32> {
+    let mut sum = vec![0.0_f64; rows.first().map_or(0, Vec::len)];
+    rows.iter().for_each(|row| sum.iter_mut().zip(row).for_each(|(s, x)| *s += f64::from(*x)));
+    sum.iter().map(|s| (s / rows.len() as f64) as f32).collect()
+}
+
+/// The mean square of a difference, or of a vector.
+fn mean_square(a: &[f32], b: Option<&[f32]>) -> f64 {
+    let square =
+        |(i, x): (usize, &f32)| (f64::from(*x) - b.map_or(0.0, |b| f64::from(b[i]))).powi(2);
+    a.iter().enumerate().map(square).sum::<f64>() / a.len() as f64
+}
+
+/// `-f/2 (d / v + ln v)`: the log density of a mean squared distance `d` under variance `v`, up to a constant.
+fn log_density(d: f64, v: f64) -> f64 {
+    -FREEDOM / 2.0 * (d / v + v.ln())
+}
+
+/// How well the mean `key` of `b` images fits a domain (Eq. 7).
+fn fit(key: &[f32], b: usize, domain: &Domain) -> f64 {
+    let n = domain.key_images.max(1) as f64;
+    let v = f64::from(domain.spread) * (1.0 / b as f64 + 1.0 / n) + LEAST;
+    log_density(mean_square(key, Some(&domain.key)), v)
+}
+
+/// How well it fits none that has been met.
+fn fit_unseen(key: &[f32], b: usize) -> f64 {
+    log_density(mean_square(key, None), 1.0 / b as f64 + UNSEEN)
+}
+
+fn argmax(values: &[f64]) -> Option<usize> {
+    (0..values.len()).max_by(|&i, &j| values[i].total_cmp(&values[j]).then(j.cmp(&i)))
+}
+
+impl Memory {
+    /// The domain that images of these keys fit best, if any is known. Nothing changes.
+    pub(super) fn find(&self, keys: &Keys) -> Option<usize> {
+        let key = mean(&keys.rows);
+        argmax(
+            &self
+                .domains
+                .iter()
+                .map(|domain| fit(&key, keys.rows.len(), domain))
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    /// The place of the domain that a batch belongs to, which learns its key; a new one where none fits (Eq. 8). `blocks`
+    /// are those of the network, `bound` the most images that count.
+    pub(super) fn assign(
+        &mut self,
+        keys: &Keys,
+        blocks: usize,
+        (capacity, bound): (usize, u64),
+    ) -> usize {
+        let b = keys.rows.len();
+        let small = b < WINDOW;
+        if small {
+            self.watch(keys, blocks);
+        } else {
+            self.window.clear();
+        }
+        let key = mean(&keys.rows);
+        let change = 1.0 - (1.0 - CHANGE).powi(b.min(10_000) as i32);
+        let known = self.domains.len();
+        let reached = |weight: f64| ((1.0 - change) * weight + change / (known + 1) as f64).ln();
+        let mut fits: Vec<f64> = self
+            .domains
+            .iter()
+            .map(|domain| reached(f64::from(domain.weight)) + fit(&key, b, domain))
+            .collect();
+        let unseen = reached(0.0) + fit_unseen(&key, b);
+        if known == 0 || !small && fits.iter().all(|&fit| unseen > fit) {
+            self.create(key.clone(), blocks);
+            fits.push(unseen);
+        }
+        let at = argmax(&fits).unwrap_or(0);
+        let total: f64 = fits.iter().map(|fit| (fit - fits[at]).exp()).sum();
+        for (domain, fit) in self.domains.iter_mut().zip(&fits) {
+            domain.weight = ((fit - fits[at]).exp() / total) as f32;
+        }
+        self.domains[at].learn(keys, &key, bound);
+        if self.domains.len() > capacity { self.merge(at) } else { at }
+    }
+
+    /// Small batches: a new domain where the last [`WINDOW`] images together fit none.
+    fn watch(&mut self, keys: &Keys, blocks: usize) {
+        self.window.extend_from_slice(&keys.rows);
+        self.window.drain(..self.window.len().saturating_sub(WINDOW));
+        if self.domains.is_empty() || self.window.len() < WINDOW {
+            return;
+        }
+        let key = mean(&self.window);
+        let unseen = (CHANGE * WINDOW as f64).ln() + fit_unseen(&key, WINDOW);
+        if self.domains.iter().all(|domain| unseen > fit(&key, WINDOW, domain)) {
+            self.domains.iter_mut().for_each(|domain| domain.weight = 0.0);
+            self.create(key, blocks);
+            if let Some(domain) = self.domains.last_mut() {
+                domain.key_images = WINDOW as u64;
+            }
+            self.window.clear();
+        }
+    }
+
+    fn create(&mut self, key: Vec<f32>, blocks: usize) {
+        self.domains.push(Domain::new(self.next, key, blocks));
+        self.next += 1;
+    }
+
+    /// Joins the two domains whose keys are nearest, other than the one at `kept`. Returns where that one is now.
+    fn merge(&mut self, kept: usize) -> usize {
+        let others: Vec<usize> = (0..self.domains.len()).filter(|&at| at != kept).collect();
+        let pairs =
+            others.iter().enumerate().flat_map(|(i, &a)| others[..i].iter().map(move |&b| (b, a)));
+        let apart = |&(b, a): &(usize, usize)| {
+            mean_square(&self.domains[a].key, Some(&self.domains[b].key))
+        };
+        let Some((b, a)) = pairs.min_by(|x, y| apart(x).total_cmp(&apart(y))) else { return kept };
+        let gone = self.domains.remove(a);
+        self.domains[b].absorb(gone);
+        if kept > a { kept - 1 } else { kept }
+    }
+
+    /// Everything, under names of its own.
+    pub(super) fn save(&self) -> Result<State> {
+        let mut state = State::default();
+        state.counters.insert("next".into(), self.next);
+        state.counters.insert("domains".into(), self.domains.len() as u64);
+        if !self.window.is_empty() {
+            let (rows, flat) = (self.window.len(), self.window.concat());
+            let shape = [rows, flat.len() / rows];
+            state.tensors.insert("window".into(), Tensor::from_vec(flat, shape, &Device::cpu())?);
+        }
+        for (i, domain) in self.domains.iter().enumerate() {
+            state.nest(&i.to_string(), domain.save()?);
+        }
+        Ok(state)
+    }
+
+    /// What [`Memory::save`] gave, for a network with these statistics and at most `capacity` domains.
+    pub(super) fn load(state: &State, source: &SourceStatistics, capacity: usize) -> Result<Self> {
+        let count = state.counter("domains")?;
+        if count > capacity as u64 {
+            let expected = format!("at most {capacity} domains");
+            return Err(Error::State { expected, found: count.to_string() });
+        }
+        let load = |i| Domain::load(&state.part(&u64::to_string(&i)), source);
+        let width = source.key_mean.len();
+        let window = match state.tensors.get("window") {
+            Some(rows) if rows.shape().last() == Some(&width) => {
+                rows.to_vec()?.chunks_exact(width).map(<[f32]>::to_vec).collect()
+            }
+            Some(rows) => {
+                let expected = format!("rows of {width} numbers in \"window\"");
+                return Err(Error::State { expected, found: format!("{:?}", rows.shape()) });
+            }
+            None => Vec::new(),
+        };
+        Ok(Self {
+            domains: (0..count).map(load).collect::<Result<_>>()?,
+            window,
+            next: state.counter("next")?,
+        })
+    }
+}
+
+impl Domain {
+    /// The key and the spread follow a batch's.
+    fn learn(&mut self, keys: &Keys, key: &[f32], bound: u64) {
+        let b = keys.rows.len();
+        let before = self.key_images.min(bound);
+        self.key_images = before + b as u64;
+        let rho = b as f32 / self.key_images as f32;
+        self.key.iter_mut().zip(key).for_each(|(old, new)| *old += rho * (new - *old));
+        if b >= SPREAD.1 {
+            let apart: f64 = keys.rows.iter().map(|row| mean_square(row, Some(key))).sum();
+            let spread = ((apart / (b - 1) as f64) as f32).max(SPREAD.0);
+            let trusted = before as f32 + TRUST;
+            self.spread = (self.spread * trusted + b as f32 * spread) / (trusted + b as f32);
+        }
+    }
+}

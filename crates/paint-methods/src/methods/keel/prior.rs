@@ -1,0 +1,162 @@
+//! Class-correlated streams: a test with memory over batches, and predictions corrected for the classes that come
+//! (Eq. 9 and 10).
+
+use paint_nn::state::State;
+use paint_tensor::{Device, Tensor};
+
+use crate::Result;
+
+/// How much of its past the test keeps from batch to batch.
+const KEEP: f32 = 0.8;
+/// `z` from which a stream counts as correlated.
+const SURE: f32 = 3.0;
+/// And the share of neighbours of one class beyond chance.
+const MARGIN: f32 = 0.1;
+/// `T`, the temperature of the logits.
+const TEMPERATURE: f64 = 1.5;
+/// `a`, images that every class counts for beside those seen.
+const SMOOTHING: f64 = 0.3;
+/// Rounds of expectation and maximisation.
+const ROUNDS: usize = 20;
+/// The fewest images whose classes tell those of the stream.
+const FEWEST: usize = 8;
+
+/// Whether neighbours share their class more often than independent draws would (Eq. 9).
+#[derive(Debug, Clone)]
+pub(super) struct Correlation {
+    /// How often each class was predicted, one added.
+    counts: Vec<f32>,
+    /// Equal neighbours beyond those expected, their variance, and all neighbours, each with a fading past.
+    sums: [f32; 3],
+    /// The class of the last image, plus one; 0 before the first.
+    last: u64,
+}
+
+impl Correlation {
+    pub(super) fn new(classes: usize) -> Self {
+        Self { counts: vec![1.0; classes], sums: [0.0; 3], last: 0 }
+    }
+
+    /// `K`.
+    pub(super) fn classes(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Whether what has been seen is correlated.
+    pub(super) fn holds(&self) -> bool {
+        let [excess, variance, pairs] = self.sums;
+        pairs > 0.0 && excess > SURE * variance.sqrt() && excess > MARGIN * pairs
+    }
+
+    /// Looks at the predicted classes of a batch.
+    pub(super) fn observe(&mut self, predicted: &[usize]) {
+        let total: f32 = self.counts.iter().sum();
+        let chance: f32 = self.counts.iter().map(|count| (count / total).powi(2)).sum();
+        let before = self.last.checked_sub(1).map(|class| class as usize);
+        let classes: Vec<usize> = before.into_iter().chain(predicted.iter().copied()).collect();
+        let pairs = (classes.len() - 1) as f32;
+        let equal = classes.windows(2).filter(|pair| pair[0] == pair[1]).count() as f32;
+        let new = [equal - chance * pairs, chance * (1.0 - chance) * pairs, pairs];
+        // A single image is a small part of a batch, and fades the past as little.
+        let keep = KEEP.powf((predicted.len() as f32 / 50.0).min(1.0));
+        self.sums.iter_mut().zip(new).for_each(|(sum, new)| *sum = *sum * keep + new);
+        predicted.iter().for_each(|&class| self.counts[class] += 1.0);
+        self.last = predicted.last().map_or(self.last, |&class| class as u64 + 1);
+    }
+
+    pub(super) fn save(&self) -> Result<State> {
+        let mut state = State::default();
+        let tensor = |data: Vec<f32>| Tensor::from_vec(data.clone(), [data.len()], &Device::cpu());
+        state.tensors.insert("counts".into(), tensor(self.counts.clone())?);
+        state.tensors.insert("sums".into(), tensor(self.sums.to_vec())?);
+        state.counters.insert("last".into(), self.last);
+        Ok(state)
+    }
+
+    pub(super) fn load(state: &State, classes: usize) -> Result<Self> {
+        let (counts, sums) = (state.tensor("counts")?.to_vec()?, state.tensor("sums")?.to_vec()?);
+        let last = state.counter("last")?;
+        match <[f32; 3]>::try_from(sums) {
+            Ok(sums) if counts.len() == classes && last <= classes as u64 => {
+                Ok(Self { counts, sums, last })
+            }
+            _ => Err(crate::Error::State {
+                expected: format!("counts of {classes} classes and three sums"),
+                found: format!("{} counts", counts.len()),
+            }),
+        }
+    }
+}
+
+/// `z / T + ln(K π)`, with the classes' shares `π` found by expectation and maximisation (Saerens et al. 2002). A batch of
+/// fewer than [`FEWEST`] images stays as it is.
+pub(super) fn corrected(logits: &Tensor) -> Result<Tensor> {
+    let [b, k] = logits.dims2("logits")?;
+    if b < FEWEST {
+        return Ok(logits.clone());
+    }
+    let z: Vec<f64> = logits.to_vec()?.iter().map(|&z| f64::from(z) / TEMPERATURE).collect();
+    let p: Vec<f64> = z.chunks_exact(k).flat_map(|row| softmax(row)).collect();
+    let mut shares = vec![1.0 / k as f64; k];
+    for _ in 0..ROUNDS {
+        let mut sums = vec![SMOOTHING; k];
+        for row in p.chunks_exact(k) {
+            let total: f64 = row.iter().zip(&shares).map(|(p, s)| p * s).sum();
+            sums.iter_mut()
+                .zip(row.iter().zip(&shares))
+                .for_each(|(sum, (p, s))| *sum += p * s / total);
+        }
+        shares = sums.iter().map(|sum| sum / (b as f64 + SMOOTHING * k as f64)).collect();
+    }
+    let out = z.iter().enumerate().map(|(at, z)| (z + (k as f64 * shares[at % k]).ln()) as f32);
+    Ok(Tensor::from_vec(out.collect(), [b, k], logits.device())?)
+}
+
+fn softmax(z: &[f64]) -> Vec<f64> {
+    let largest = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let e: Vec<f64> = z.iter().map(|z| (z - largest).exp()).collect();
+    let total: f64 = e.iter().sum();
+    e.iter().map(|e| e / total).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use paint_rng::Seed;
+
+    use super::*;
+
+    #[test]
+    fn independent_classes_are_not_called_correlated_and_runs_are_and_stay_so() {
+        for k in [2, 10, 1000] {
+            let mut rng = Seed(k as u64).derive("prior", &[]);
+            let mut test = Correlation::new(k);
+            for _ in 0..200 {
+                test.observe(
+                    &(0..50).map(|_| (rng.uniform() * k as f64) as usize).collect::<Vec<_>>(),
+                );
+                assert!(!test.holds(), "{k} classes");
+            }
+            for class in 0..k.min(10) {
+                test.observe(&[class; 50]);
+                test.observe(&[class; 50]);
+            }
+            assert!(test.holds(), "{k} classes");
+        }
+    }
+
+    #[test]
+    fn single_images_are_neighbours_of_those_before() {
+        let mut test = Correlation::new(10);
+        (0..300).for_each(|i| test.observe(&[i / 100]));
+        assert!(test.holds());
+    }
+
+    #[test]
+    fn a_class_that_never_comes_loses_to_one_that_does() {
+        let rows: Vec<f32> =
+            (0..20).flat_map(|i| if i == 0 { [1.0, 1.2, 0.0] } else { [4.0, 0.0, 0.0] }).collect();
+        let logits = Tensor::from_vec(rows, [20, 3], &Device::cpu()).unwrap();
+        assert_eq!(logits.argmax().unwrap()[0], 1);
+        assert_eq!(corrected(&logits).unwrap().argmax().unwrap()[0], 0);
+    }
+}

@@ -1,0 +1,181 @@
+//! What keel promises beyond the contract of all methods.
+
+use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::{Backbone as _, BuildOptions, Request, Weights, find};
+use paint_rng::Seed;
+use paint_tensor::{Device, Tensor};
+use toml::toml;
+
+use crate::statistics::{SourceStatistics, StatisticsFrom};
+use crate::{BuildArgs, Method, by_name};
+
+fn vit(seed: u64) -> Vit {
+    let config = VitConfig {
+        image_size: [8, 12],
+        patch_size: 4,
+        embed_dim: 16,
+        depth: 4,
+        num_heads: 2,
+        mlp_ratio: 2.0,
+        num_classes: 5,
+    };
+    Vit::build("tiny", config, Weights::Random(Seed(seed)), &BuildOptions::new(&Device::cpu()))
+        .unwrap()
+}
+
+/// Random images `low + (high - low) u`.
+fn images(seed: u64, b: usize, [low, high]: [f32; 2], [h, w]: [usize; 2]) -> Tensor {
+    let mut rng = Seed(seed).derive("keel/images", &[]);
+    let data = (0..b * 3 * h * w).map(|_| low + (high - low) * rng.uniform() as f32).collect();
+    Tensor::from_vec(data, [b, 3, h, w], &Device::cpu()).unwrap()
+}
+
+fn tiny(seed: u64, b: usize, range: [f32; 2]) -> Tensor {
+    images(seed, b, range, [8, 12])
+}
+
+fn file(model: &Vit) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("statistics.safetensors");
+    SourceStatistics::collect(model, &tiny(1, 60, [0.0, 1.0])).unwrap().save(&path).unwrap();
+    (folder, path)
+}
+
+fn keel(model: &Vit, settings: &toml::Table) -> Box<dyn Method> {
+    let (_folder, path) = file(model);
+    let args = BuildArgs {
+        statistics: Some(StatisticsFrom::File(&path)),
+        ..BuildArgs::new(model, Seed(0))
+    };
+    by_name("keel").unwrap().build(&args, settings).unwrap()
+}
+
+fn bits(tensor: &Tensor) -> Vec<u32> {
+    tensor.to_vec().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+fn scalar(step: &crate::Step, name: &str) -> f64 {
+    step.scalars.iter().find(|(key, _)| *key == name).unwrap().1
+}
+
+#[test]
+fn clean_images_are_left_alone_and_shifted_ones_are_not() {
+    let model = vit(3);
+    let mut method = keel(&model, &toml! { preset = "vit_cifar10" prior = false });
+    let clean = tiny(1, 60, [0.0, 1.0]);
+    let step = method.step(&clean).unwrap();
+    assert_eq!(scalar(&step, "weight"), 0.0);
+    assert_eq!(
+        bits(&step.logits),
+        bits(&model.forward(&clean, &Request::default()).unwrap().logits)
+    );
+    let step = method.step(&tiny(2, 60, [0.6, 1.0])).unwrap();
+    assert!(scalar(&step, "weight") > 0.3, "{}", scalar(&step, "weight"));
+}
+
+#[test]
+fn a_domain_that_comes_back_is_known_again_in_batches_of_any_size() {
+    let model = vit(3);
+    let ranges = [[0.0, 0.3], [0.7, 1.0]];
+    for b in [50, 1] {
+        let mut method = keel(&model, &toml! { prior = false });
+        let mut met = Vec::new();
+        for (turn, range) in ranges.into_iter().cycle().take(6).enumerate() {
+            let mut domain = -1.0;
+            for i in 0..120 / b {
+                let seed = (turn * 1000 + i) as u64;
+                domain = scalar(&method.step(&tiny(seed, b, range)).unwrap(), "domain");
+            }
+            met.push(domain);
+        }
+        assert_eq!(met[2..4], met[4..6], "batches of {b}: {met:?}");
+        assert_ne!(met[2], met[3], "batches of {b}: {met:?}");
+    }
+}
+
+#[test]
+fn memory_and_state_stay_bounded_however_many_domains_come() {
+    let mut method = keel(&vit(3), &toml! { prior = false capacity = 3 });
+    let mut sizes = Vec::new();
+    for i in 0..24_u64 {
+        let low = (i % 8) as f32 / 10.0;
+        let step =
+            method.step(&tiny(i, 20, [low, low + 0.05 + 0.2 * (i % 3) as f32 / 3.0])).unwrap();
+        assert!(scalar(&step, "domains") <= 3.0);
+        sizes.push(method.save().unwrap().tensors.values().map(Tensor::elem_count).sum::<usize>());
+    }
+    assert_eq!(scalar(&method.step(&tiny(99, 20, [0.0, 0.1])).unwrap(), "domains"), 3.0);
+    assert!(
+        sizes[12..].iter().all(|&size| size <= sizes[..12].iter().copied().max().unwrap()),
+        "{sizes:?}"
+    );
+}
+
+#[test]
+fn statistics_of_other_weights_or_another_network_are_refused() {
+    let (_folder, path) = file(&vit(3));
+    let settings =
+        toml::Table::from_iter([("statistics".to_owned(), path.display().to_string().into())]);
+    let refused = |model: &Vit| {
+        by_name("keel")
+            .unwrap()
+            .build(&BuildArgs::new(model, Seed(0)), &settings)
+            .err()
+            .map(|e| e.to_string())
+    };
+    assert_eq!(refused(&vit(3)), None);
+    let message = refused(&vit(4)).unwrap();
+    assert!(message.contains("paint stats") && message.contains("other weights"), "{message}");
+    let deep = VitConfig { depth: 5, ..vit(3).config().clone() };
+    let deep =
+        Vit::build("deep", deep, Weights::Random(Seed(3)), &BuildOptions::new(&Device::cpu()))
+            .unwrap();
+    let message = refused(&deep).unwrap();
+    assert!(message.contains("5 blocks of width 16, as deep has, found 4"), "{message}");
+}
+
+#[test]
+fn without_statistics_the_mean_logit_moves_to_the_bias() {
+    let model = vit(3);
+    let args = BuildArgs::new(&model, Seed(0));
+    let mut method = by_name("keel").unwrap().build(&args, &toml! { prior = false }).unwrap();
+    let batch = tiny(5, 90, [0.5, 1.0]);
+    let plain = model.forward(&batch, &Request::default()).unwrap().logits.mean(0).unwrap();
+    let moved = method.step(&batch).unwrap().logits.mean(0).unwrap().to_vec().unwrap();
+    let bias = model.params()[model.params().id("head.bias").unwrap()].to_vec().unwrap();
+    for ((plain, moved), bias) in plain.to_vec().unwrap().iter().zip(moved).zip(bias) {
+        assert!((moved - (bias + 0.1 * (plain - bias))).abs() < 1e-5, "{plain} {moved} {bias}");
+    }
+}
+
+#[test]
+fn batch_norms_mix_training_and_stream() {
+    let options = BuildOptions::new(&Device::cpu());
+    let net = find("cifar_resnet20").unwrap().build(Weights::Random(Seed(0)), &options).unwrap();
+    let args = BuildArgs::new(&*net, Seed(0));
+    let batch = images(1, 6, [0.2, 0.9], [32, 32]);
+    let build =
+        |name: &str, settings: &toml::Table| by_name(name).unwrap().build(&args, settings).unwrap();
+    let logits = |method: &mut dyn Method, batch: &Tensor| {
+        method.step(batch).unwrap().logits.to_vec().unwrap()
+    };
+    // Without images of training the first batch has its own statistics, and with very many those of training.
+    let none = &toml! { source_images = 0 prior = false };
+    let batch_only = logits(build("bn_adapt", &toml::Table::new()).as_mut(), &batch);
+    let first = logits(build("keel", none).as_mut(), &batch);
+    assert!(first.iter().zip(&batch_only).all(|(a, b)| (a - b).abs() < 1e-4));
+    let source = logits(build("source", &toml::Table::new()).as_mut(), &batch);
+    let many =
+        logits(build("keel", &toml! { source_images = 1000000000 prior = false }).as_mut(), &batch);
+    assert!(many.iter().zip(&source).all(|(a, b)| (a - b).abs() < 1e-3));
+    let mut method = build("keel", none);
+    let fresh = bits(&method.predict(&batch).unwrap());
+    (0..3).for_each(|seed| drop(method.step(&images(seed, 5, [0.0, 0.4], [32, 32])).unwrap()));
+    let saved = method.save().unwrap();
+    let next = logits(method.as_mut(), &batch);
+    let mut other = build("keel", none);
+    other.load(&saved).unwrap();
+    assert_eq!(logits(other.as_mut(), &batch), next);
+    method.reset().unwrap();
+    assert_eq!(bits(&method.predict(&batch).unwrap()), fresh);
+}

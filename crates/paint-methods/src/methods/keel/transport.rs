@@ -1,0 +1,151 @@
+//! How far and along which map tokens move (Eq. 3 to 6).
+
+use paint_tensor::{Device, Tensor};
+
+use crate::statistics::PatchStatistics;
+use crate::{Result, eigen};
+
+/// After so many more images a map is made anew; sooner, when the images have doubled.
+const REFRESH: u64 = 100;
+/// The smallest eigenvalue that counts, as a share of the largest.
+const FLOOR: f64 = 1e-7;
+
+/// `w = max(0, 1 - e / d)` of Eq. 3: the share of a shift that evidence supports, by the positive-part rule of James and
+/// Stein. `shift` is `m - μ_s`, `between` the variance between images, `n` and `n_s` the images that `m` and `μ_s` come from.
+pub(super) fn evidence(shift: &[f64], between: &[f32], n: f64, n_s: f64) -> f64 {
+    let ratios = shift.iter().zip(between).map(|(x, c)| x * x / f64::from(*c));
+    let d = ratios.sum::<f64>() / shift.len() as f64;
+    let e = 1.0 / n + 1.0 / n_s;
+    if d > e { 1.0 - e / d } else { 0.0 }
+}
+
+/// Where the patches of a domain go: `x + w (μ_s - m) + (P - p) w (A - I) U` (Eq. 4).
+#[derive(Debug, Clone)]
+pub(super) struct Map {
+    /// The images that the domain had seen when it was made.
+    pub(super) seen: u64,
+    /// `m`.
+    pub(super) centre: Vec<f32>,
+    /// `w (A - I)`, `[r, r]`, symmetric.
+    pub(super) turn: Vec<f32>,
+    /// `w`.
+    pub(super) weight: f32,
+    /// `w U^T (A - I)`, `[D, r]`, and what is added, `[D]`: as the device takes them.
+    pub(super) placed: Option<(Tensor, Tensor)>,
+}
+
+impl Map {
+    /// Whether a domain that has seen `seen` images needs another map than this.
+    pub(super) fn is_stale(&self, seen: u64) -> bool {
+        seen - self.seen >= REFRESH.min(self.seen)
+    }
+
+    /// The map for patches of mean `mean` and second moment `square` around `μ_s`, from `n` images. `strength` is `s`.
+    pub(super) fn new(
+        source: &PatchStatistics,
+        (mean, square): (&[f32], &[f32]),
+        (seen, n, n_s): (u64, f64, f64),
+        (strength, shrinkage): (f64, f64),
+    ) -> Self {
+        let shift: Vec<f64> =
+            mean.iter().zip(&source.mean).map(|(m, s)| f64::from(*m) - f64::from(*s)).collect();
+        let weight = strength * evidence(&shift, &source.between, n, n_s);
+        let (r, p) = (source.rank(), source.project(&shift));
+        let turn = if weight > 0.0 {
+            let covariance = |at: usize| f64::from(square[at]) - p[at / r] * p[at % r];
+            let prior = |at: usize| {
+                if at / r == at % r { f64::from(source.scale[at / r]).powi(2) } else { 0.0 }
+            };
+            let shrunk =
+                (0..r * r).map(|at| (n * covariance(at) + shrinkage * prior(at)) / (n + shrinkage));
+            transport(shrunk.collect(), &source.scale).iter().map(|x| (weight * x) as f32).collect()
+        } else {
+            vec![0.0; r * r]
+        };
+        Self { seen, centre: mean.to_vec(), turn, weight: weight as f32, placed: None }
+    }
+
+    /// Brings the map to the device.
+    pub(super) fn place(&mut self, source: &PatchStatistics, device: &Device) -> Result<()> {
+        let (r, d) = (source.rank(), source.mean.len());
+        let mut turned = vec![0.0_f32; d * r]; // [D, r]
+        for (i, row) in self.turn.chunks_exact(r).enumerate() {
+            for (k, t) in row.iter().enumerate() {
+                let u = &source.basis[k * d..(k + 1) * d];
+                turned.iter_mut().skip(i).step_by(r).zip(u).for_each(|(out, u)| *out += t * u);
+            }
+        }
+        let shift: Vec<f64> = self
+            .centre
+            .iter()
+            .zip(&source.mean)
+            .map(|(m, s)| f64::from(*m) - f64::from(*s))
+            .collect();
+        let p = source.project(&shift);
+        let added = shift.iter().zip(turned.chunks_exact(r)).map(|(shift, row)| {
+            let back: f64 = row.iter().zip(&p).map(|(t, p)| f64::from(*t) * p).sum();
+            (-f64::from(self.weight) * shift - back) as f32
+        });
+        let added = Tensor::from_vec(added.collect(), [d], device)?;
+        self.placed = Some((Tensor::from_vec(turned, [d, r], device)?, added));
+        Ok(())
+    }
+}
+
+/// `A - I` of Eq. 6: `A = R (R Σ R)^(-½) R` with `R = diag(λ^½)` takes the covariance `Σ` to `R²`, and is the map of least
+/// displacement between normal distributions that does.
+fn transport(covariance: Vec<f64>, scale: &[f32]) -> Vec<f64> {
+    let r = scale.len();
+    let scaled = |(at, x): (usize, &f64)| x * f64::from(scale[at / r]) * f64::from(scale[at % r]);
+    let eigen = eigen::symmetric(covariance.iter().enumerate().map(scaled).collect(), r);
+    let least = FLOOR * eigen.values.first().copied().unwrap_or(0.0).max(f64::MIN_POSITIVE);
+    let mut a = vec![0.0; r * r];
+    for (value, v) in eigen.values.iter().zip(eigen.vectors.chunks_exact(r)) {
+        let root = 1.0 / value.max(least).sqrt();
+        for (i, row) in a.chunks_exact_mut(r).enumerate() {
+            row.iter_mut().zip(v).for_each(|(a, x)| *a += root * v[i] * x);
+        }
+    }
+    for (at, x) in a.iter_mut().enumerate() {
+        *x *= f64::from(scale[at / r]) * f64::from(scale[at % r]);
+        if at / r == at % r {
+            *x -= 1.0;
+        }
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_transported_covariance_is_the_sources() {
+        let scale = [2.0_f32, 1.0, 0.5];
+        let sigma = [3.0, 0.4, 0.1, 0.4, 2.0, -0.3, 0.1, -0.3, 1.0];
+        let a: Vec<f64> = transport(sigma.to_vec(), &scale)
+            .iter()
+            .enumerate()
+            .map(|(at, x)| x + f64::from(u8::from(at / 3 == at % 3)))
+            .collect();
+        let at = |m: &[f64], i: usize, j: usize| m[i * 3 + j];
+        for i in 0..3 {
+            for j in 0..3 {
+                let moved: f64 = (0..9)
+                    .map(|k| at(&a, i, k / 3) * at(&sigma, k / 3, k % 3) * at(&a, k % 3, j))
+                    .sum();
+                let expected = if i == j { f64::from(scale[i]).powi(2) } else { 0.0 };
+                assert!((moved - expected).abs() < 1e-12, "{i} {j}: {moved}");
+                assert!((at(&a, i, j) - at(&a, j, i)).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn a_shift_that_chance_explains_moves_nothing_and_a_large_one_almost_all_the_way() {
+        let between = [1.0, 4.0];
+        assert_eq!(evidence(&[0.1, 0.2], &between, 50.0, 1000.0), 0.0);
+        assert!(evidence(&[3.0, 6.0], &between, 50.0, 1000.0) > 0.99);
+        assert!(evidence(&[3.0, 6.0], &between, 1.0, 1000.0) < 0.9);
+    }
+}

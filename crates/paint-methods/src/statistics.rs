@@ -1,0 +1,138 @@
+//! What a transformer's tokens are like on clean images: the reference of the methods that align to it.
+//!
+//! Letters: `D` width, `r` the rank of the kept covariance, `n_s` images. For every block, over clean images: the mean and
+//! variance of the class token; of the patches the mean `μ_s`, the variance `C` between images of an image's mean, and the
+//! `r` leading eigenvectors `U` (rows) and deviations `λ^½` of the covariance. For the key of a domain (see
+//! [`key_of`]) mean and deviation between images.
+
+mod collect;
+mod file;
+
+use std::path::Path;
+
+use paint_nn::backbone::Backbone;
+use paint_nn::params::Trainable;
+use paint_tensor::Tensor;
+
+use crate::{Error, Result};
+
+/// `r`, where the width is not smaller: what remains of the covariance changed no result on held-out corruptions.
+const RANK: usize = 64;
+
+/// Statistics of a transformer's tokens on clean images, for one set of weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceStatistics {
+    /// `n_s`.
+    pub(crate) images: usize,
+    /// `D`.
+    pub(crate) width: usize,
+    /// The weights they were made with: [`Params::fingerprint`](paint_nn::params::Params::fingerprint).
+    pub(crate) weights: u64,
+    /// `[4 D]`.
+    pub(crate) key_mean: Vec<f32>,
+    /// `[4 D]`, above 0.
+    pub(crate) key_std: Vec<f32>,
+    /// One entry a block.
+    pub(crate) blocks: Vec<BlockStatistics>,
+}
+
+/// Where statistics come from; nothing is read before a method asks for them.
+#[derive(Debug, Clone, Copy)]
+pub enum StatisticsFrom<'a> {
+    /// A file that [`SourceStatistics::save`] wrote.
+    File(&'a Path),
+    /// The content of such a file.
+    Bytes(&'a [u8]),
+}
+
+impl StatisticsFrom<'_> {
+    pub(crate) fn read(self) -> Result<SourceStatistics> {
+        match self {
+            Self::File(path) => SourceStatistics::open(path),
+            Self::Bytes(bytes) => SourceStatistics::decode(bytes, Path::new("embedded statistics")),
+        }
+    }
+}
+
+/// The statistics after one block.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct BlockStatistics {
+    /// `[D]`, the class token's mean.
+    pub(crate) cls_mean: Vec<f32>,
+    /// `[D]`, its variance, above 0.
+    pub(crate) cls_var: Vec<f32>,
+    /// None after the last block, which gives no patches.
+    pub(crate) patch: Option<PatchStatistics>,
+}
+
+/// The statistics of the patches after one block.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PatchStatistics {
+    /// `μ_s`, `[D]`.
+    pub(crate) mean: Vec<f32>,
+    /// `C`, `[D]`, above 0.
+    pub(crate) between: Vec<f32>,
+    /// `U`, `[r, D]`.
+    pub(crate) basis: Vec<f32>,
+    /// `λ^½`, `[r]`, above 0.
+    pub(crate) scale: Vec<f32>,
+}
+
+impl PatchStatistics {
+    /// `r`.
+    pub(crate) fn rank(&self) -> usize {
+        self.scale.len()
+    }
+
+    /// `U x`, `[D]` → `[r]`.
+    pub(crate) fn project(&self, x: &[f64]) -> Vec<f64> {
+        let rows = self.basis.chunks_exact(x.len());
+        rows.map(|row| row.iter().zip(x).map(|(u, x)| f64::from(*u) * x).sum()).collect()
+    }
+}
+
+impl SourceStatistics {
+    /// How many images they were made from.
+    pub fn images(&self) -> usize {
+        self.images
+    }
+
+    /// Refuses another network, and other weights than those the statistics were made with.
+    pub(crate) fn check(&self, model: &dyn Backbone) -> Result<()> {
+        let spec = model.spec();
+        let refuse = |expected: String, found: String| Err(Error::Statistics { expected, found });
+        if [self.blocks.len(), self.width] != [spec.depth, spec.feature_dim] {
+            return refuse(
+                format!(
+                    "{} blocks of width {}, as {} has",
+                    spec.depth, spec.feature_dim, spec.name
+                ),
+                format!("{} of width {}", self.blocks.len(), self.width),
+            );
+        }
+        let weights = model.params().fingerprint(&Trainable::All)?;
+        if weights != self.weights {
+            return refuse(
+                format!("those of the weights in use ({weights:016x}); `paint stats` makes them"),
+                format!("those of other weights ({:016x})", self.weights),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What tells domains apart: for each image the mean and the log variance of every channel over its tokens, `[B, N, D]` →
+/// `B` rows of `2 D`.
+pub(crate) fn key_of(tokens: &Tensor) -> paint_nn::Result<Vec<Vec<f32>>> {
+    let [b, _, d] = tokens.dims3("tokens")?;
+    let mean = tokens.mean(1)?; // [B, D]
+    let centred = tokens.sub(&mean.reshape([b, 1, d])?)?;
+    let variance = centred.mul(&centred)?.mean(1)?.to_vec()?;
+    let rows = mean.to_vec()?;
+    let rows = rows.chunks_exact(d).zip(variance.chunks_exact(d));
+    Ok(rows
+        .map(|(mean, var)| {
+            mean.iter().copied().chain(var.iter().map(|v| (v + 1e-8).ln())).collect()
+        })
+        .collect())
+}
