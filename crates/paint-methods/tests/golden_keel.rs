@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a golden test stops at the first surprise")]
 
+#[expect(dead_code, reason = "views are for other golden tests")]
 mod fixture;
+#[expect(dead_code, reason = "keel moves no weight")]
 mod tiny_vit;
 
 use fixture::{Fixture, gap};

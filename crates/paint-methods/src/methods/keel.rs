@@ -17,7 +17,7 @@
 //! 5. `Σ = (n Σ_t + n_v λ) / (n + n_v)`: the domain's covariance in those directions, shrunk towards the clean one,
 //!    which is diagonal there: `λ`.
 //! 6. `A = R (R Σ R)^(-½) R` with `R = λ^½`: of all maps that take the one covariance to the other that which moves
-//!    tokens least. It is made anew when the domain's images have doubled, or grown by a hundred.
+//!    tokens least. It is made anew when the domain's images have doubled, or grown by two hundred.
 //!
 //! Which domain? The key of an image is the mean and the log variance of each channel over its patches, of the
 //! embedding and of block 0, standardised by clean images and clipped.

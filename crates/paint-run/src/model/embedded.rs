@@ -69,6 +69,19 @@ mod tests {
     }
 
     #[test]
+    fn the_embedded_statistics_are_those_of_the_embedded_weights() {
+        use paint_methods::{BuildArgs, StatisticsFrom, by_name};
+        let device = Device::cpu();
+        let model = super::super::open(&mut Model::new(NAME), &device).unwrap();
+        let statistics = Some(StatisticsFrom::Bytes(STATISTICS));
+        let args = BuildArgs { statistics, ..BuildArgs::new(&*model, paint_rng::Seed(0)) };
+        let mut keel = by_name("keel").unwrap().build(&args, &toml::Table::new()).unwrap();
+        let grey = Tensor::full([2, 3, SIDE, SIDE], 0.5, &device).unwrap();
+        let step = keel.step(&grey).unwrap();
+        assert!(step.scalars.iter().any(|(name, value)| *name == "domains" && *value == 1.0));
+    }
+
+    #[test]
     fn the_heads_of_the_configuration_win_over_those_of_the_name() {
         let folder = tempfile::tempdir().unwrap();
         let weights = folder.path().join("model.safetensors");

@@ -6,7 +6,7 @@ use crate::statistics::PatchStatistics;
 use crate::{Result, eigen};
 
 /// After so many more images a map is made anew; sooner, when the images have doubled.
-const REFRESH: u64 = 100;
+const REFRESH: u64 = 200;
 /// The smallest eigenvalue that counts, as a share of the largest.
 const FLOOR: f64 = 1e-7;
 
