@@ -219,7 +219,7 @@ impl Method for Keel {
                 )?;
                 Ok(features.logits)
             }
-            Form::Logits(recentre) => recentre.apply(plain(model, &images, classes)?),
+            Form::Logits(recentre) => recentre.apply(&plain(model, &images, classes)?),
             Form::BatchNorms(_) => plain(model, &images, classes),
         }
     }

@@ -79,7 +79,7 @@ impl SourceStatistics {
         })?;
         let key = file.get("key.mean").map_or(0, |array| array.data.len());
         let d = key / 4;
-        if d == 0 || key % 4 != 0 {
+        if d == 0 || !key.is_multiple_of(4) {
             return Err(refuse("four times the width in \"key.mean\"", format!("{key} numbers")));
         }
         let mut reader = Reader { file, path };

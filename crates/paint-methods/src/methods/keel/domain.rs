@@ -4,7 +4,7 @@ use paint_nn::state::State;
 use paint_tensor::{Device, Tensor};
 
 use super::transport::Map;
-use crate::statistics::SourceStatistics;
+use crate::statistics::{PatchStatistics, SourceStatistics};
 use crate::{Error, Result};
 
 /// One domain: its key, and the running statistics of its tokens.
@@ -161,7 +161,7 @@ impl Domain {
         for i in 0..blocks {
             domain.cls[i] =
                 [take(&format!("cls.{i}.mean"), d)?, take(&format!("cls.{i}.square"), d)?];
-            let r = source.blocks[i].patch.as_ref().map_or(0, |patch| patch.rank());
+            let r = source.blocks[i].patch.as_ref().map_or(0, PatchStatistics::rank);
             let patches = &mut domain.patches[i];
             patches.mean = take(&format!("patch.{i}.mean"), d)?;
             patches.square = take(&format!("patch.{i}.square"), r * r)?;

@@ -96,7 +96,7 @@ pub(super) fn corrected(logits: &Tensor) -> Result<Tensor> {
         return Ok(logits.clone());
     }
     let z: Vec<f64> = logits.to_vec()?.iter().map(|&z| f64::from(z) / TEMPERATURE).collect();
-    let p: Vec<f64> = z.chunks_exact(k).flat_map(|row| softmax(row)).collect();
+    let p: Vec<f64> = z.chunks_exact(k).flat_map(softmax).collect();
     let mut shares = vec![1.0 / k as f64; k];
     for _ in 0..ROUNDS {
         let mut sums = vec![SMOOTHING; k];

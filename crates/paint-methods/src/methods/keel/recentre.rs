@@ -40,10 +40,10 @@ impl Recentre {
         self.images = self.images.min(BOUND) + b;
         let rho = b as f32 / self.images as f32;
         self.mean.iter_mut().zip(mean).for_each(|(old, new)| *old += rho * (new - *old));
-        self.apply(logits)
+        self.apply(&logits)
     }
 
-    pub(super) fn apply(&self, logits: Tensor) -> Result<Tensor> {
+    pub(super) fn apply(&self, logits: &Tensor) -> Result<Tensor> {
         let w = self.images as f32 / (self.images as f32 + TRUST);
         let shift: Vec<f32> = self.mean.iter().zip(&self.bias).map(|(m, b)| w * (m - b)).collect();
         Ok(logits.sub(&Tensor::from_vec(shift, [1, self.bias.len()], logits.device())?)?)

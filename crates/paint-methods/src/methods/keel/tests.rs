@@ -126,7 +126,7 @@ fn statistics_of_other_weights_or_another_network_are_refused() {
     assert_eq!(refused(&vit(3)), None);
     let message = refused(&vit(4)).unwrap();
     assert!(message.contains("paint stats") && message.contains("other weights"), "{message}");
-    let deep = VitConfig { depth: 5, ..vit(3).config().clone() };
+    let deep = VitConfig { depth: 5, ..*vit(3).config() };
     let deep =
         Vit::build("deep", deep, Weights::Random(Seed(3)), &BuildOptions::new(&Device::cpu()))
             .unwrap();
@@ -165,8 +165,10 @@ fn batch_norms_mix_training_and_stream() {
     let first = logits(build("keel", none).as_mut(), &batch);
     assert!(first.iter().zip(&batch_only).all(|(a, b)| (a - b).abs() < 1e-4));
     let source = logits(build("source", &toml::Table::new()).as_mut(), &batch);
-    let many =
-        logits(build("keel", &toml! { source_images = 1000000000 prior = false }).as_mut(), &batch);
+    let many = logits(
+        build("keel", &toml! { source_images = 1_000_000_000 prior = false }).as_mut(),
+        &batch,
+    );
     assert!(many.iter().zip(&source).all(|(a, b)| (a - b).abs() < 1e-3));
     let mut method = build("keel", none);
     let fresh = bits(&method.predict(&batch).unwrap());

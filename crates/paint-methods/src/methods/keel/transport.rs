@@ -56,9 +56,9 @@ impl Map {
             let prior = |at: usize| {
                 if at / r == at % r { f64::from(source.scale[at / r]).powi(2) } else { 0.0 }
             };
-            let shrunk =
-                (0..r * r).map(|at| (n * covariance(at) + shrinkage * prior(at)) / (n + shrinkage));
-            transport(shrunk.collect(), &source.scale).iter().map(|x| (weight * x) as f32).collect()
+            let shrunk = |at| (n * covariance(at) + shrinkage * prior(at)) / (n + shrinkage);
+            let shrunk: Vec<f64> = (0..r * r).map(shrunk).collect();
+            transport(&shrunk, &source.scale).iter().map(|x| (weight * x) as f32).collect()
         } else {
             vec![0.0; r * r]
         };
@@ -94,7 +94,7 @@ impl Map {
 
 /// `A - I` of Eq. 6: `A = R (R Σ R)^(-½) R` with `R = diag(λ^½)` takes the covariance `Σ` to `R²`, and is the map of least
 /// displacement between normal distributions that does.
-fn transport(covariance: Vec<f64>, scale: &[f32]) -> Vec<f64> {
+fn transport(covariance: &[f64], scale: &[f32]) -> Vec<f64> {
     let r = scale.len();
     let scaled = |(at, x): (usize, &f64)| x * f64::from(scale[at / r]) * f64::from(scale[at % r]);
     let eigen = eigen::symmetric(covariance.iter().enumerate().map(scaled).collect(), r);
@@ -123,7 +123,7 @@ mod tests {
     fn the_transported_covariance_is_the_sources() {
         let scale = [2.0_f32, 1.0, 0.5];
         let sigma = [3.0, 0.4, 0.1, 0.4, 2.0, -0.3, 0.1, -0.3, 1.0];
-        let a: Vec<f64> = transport(sigma.to_vec(), &scale)
+        let a: Vec<f64> = transport(&sigma, &scale)
             .iter()
             .enumerate()
             .map(|(at, x)| x + f64::from(u8::from(at / 3 == at % 3)))
