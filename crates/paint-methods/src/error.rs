@@ -14,7 +14,7 @@ pub enum Error {
     Nn(#[from] paint_nn::Error),
     /// A file of weights or statistics cannot be read or written.
     #[error(transparent)]
-    Checkpoint(#[from] paint_nn::checkpoint::Error),
+    Checkpoint(Box<paint_nn::checkpoint::Error>),
     /// Statistics do not belong to the network, or cannot be made for it.
     #[error("source statistics: expected {expected}, found {found}")]
     Statistics {
@@ -112,6 +112,12 @@ pub enum Error {
     /// The oracle was asked for without the true domain.
     #[error("the oracle needs the true domain of a batch, and none was told")]
     NoDomain,
+}
+
+impl From<paint_nn::checkpoint::Error> for Error {
+    fn from(error: paint_nn::checkpoint::Error) -> Self {
+        Self::Checkpoint(Box::new(error))
+    }
 }
 
 impl Error {
