@@ -43,7 +43,7 @@ def torch_worker(args, backbone, batch, threads, mode):
 
 def run_paint(args, backbone, batch, threads):
     """One run of our binary; its peak memory is read from the operating system."""
-    command = [args.paint, "bench", "step", "--backbone", backbone, "--batch", str(batch), "--threads", str(threads)]
+    command = [args.paint, "bench", "step", "--backbone", backbone, "--batch-size", str(batch), "--threads", str(threads)]
     command += ["--repeat", str(args.repeat), "--device", OURS[args.device], "--precision", args.precision, "--json"]
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(command, stdout=out, env=environment(threads))
@@ -120,7 +120,7 @@ def compare_numbers(args, backbone, batch):
         subprocess.run(worker + make + (["--double"] if args.double else []), check=True)
         check = ["check", "--folder", folder]
         if args.paint:
-            command = [args.paint, "bench", "step", "--backbone", backbone, "--batch", str(batch), "--repeat", "1"]
+            command = [args.paint, "bench", "step", "--backbone", backbone, "--batch-size", str(batch), "--repeat", "1"]
             command += ["--weights", f"{folder}/weights.safetensors", "--images", f"{folder}/inputs.safetensors"]
             command += ["--device", OURS[args.device], "--precision", args.precision, "--dump", f"{folder}/ours.safetensors", "--json"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -4,6 +4,7 @@
 //! [`Config`] is what it means, and is written beside every result.
 
 mod draft;
+mod setting;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use paint_nn::checkpoint::CropMode;
 use serde::{Deserialize, Serialize};
 
 pub use draft::Draft;
+pub use setting::method_of;
 
 use crate::{Error, Result, deployment, probe};
 

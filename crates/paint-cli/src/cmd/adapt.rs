@@ -10,9 +10,8 @@ use anyhow::Context as _;
 use paint_run::session::{End, OnDamage, Reading, Start};
 use paint_run::{Deployment, Draft, Session, deployment};
 
-use crate::Usage;
+use crate::flags::{NetworkFlags, SetFlag};
 use crate::output::is_broken_pipe;
-use crate::process;
 use crate::signals::{Interrupted, Signals};
 use crate::source::SourceArgs;
 use images::ImageArgs;
@@ -27,6 +26,7 @@ use output::Output;
 /// state saved; a second signal ends it at once. The same command then continues with the first image that was not adapted
 /// to. After a crash or SIGKILL it continues from the last save, and predicts the images since then again.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Weights file
     #[arg(long)]
@@ -48,34 +48,25 @@ pub(crate) struct Args {
     /// Fail on the first image that cannot be read
     #[arg(long)]
     strict: bool,
-    /// Batch size
-    #[arg(long, default_value_t = 50)]
-    batch_size: u32,
     /// Print JSON lines in place of CSV: an object for each image, batch and save, and a summary
     #[arg(long)]
     json: bool,
-    /// Seed of every random draw
-    #[arg(long, default_value_t = 0)]
-    seed: u32,
-    /// Device; see `paint list devices`
-    #[arg(long, default_value = "cpu")]
-    device: String,
-    /// GPU precision: f32, tf32 or bf16
-    #[arg(long, default_value = "f32")]
-    precision: String,
-    /// Number of threads; 0 takes every core
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
+    #[command(flatten)]
+    network: NetworkFlags,
     #[command(flatten)]
     source: SourceArgs,
-    /// Set a key of the configuration, such as method.eta=0.3 or model.backbone=NAME; can be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    assignments: Vec<String>,
+    #[command(flatten)]
+    set: SetFlag,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint adapt --weights model.safetensors --images new_images/ > predictions.csv
+  paint adapt --weights model.safetensors --images new_images/ --state state.safetensors --method tent";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let begun = Instant::now();
-    process::set_threads(args.threads)?;
+    args.network.compute.threads.start()?;
     let config = config(args)?;
     let images = args.images.open()?;
     let mut session = session(args, config)?;
@@ -85,7 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         on_damage: if args.strict { OnDamage::Stop } else { OnDamage::Skip },
         start: if args.from_start { Start::First } else { Start::WhereStopped },
         stop: Some(signals.stop()),
-        ..Reading::new(args.batch_size as usize)
+        ..Reading::new(args.network.batch_size.unwrap_or(50) as usize)
     };
     let names: Vec<String> = session.class_names().to_vec();
     let end = session.read(&images, reading, &mut |event| output.show(event, &names));
@@ -138,15 +129,8 @@ fn config(args: &Args) -> anyhow::Result<deployment::Config> {
     let mut draft = Draft::default();
     draft.set("model.weights", args.weights.display().to_string())?;
     draft.set("method.name", args.method.as_str())?;
-    draft.set("seed", i64::from(args.seed))?;
-    draft.set("device", args.device.as_str())?;
-    draft.set("precision", args.precision.as_str())?;
+    args.network.apply_to_deployment(&mut draft)?;
     args.source.apply(&mut draft)?;
-    for assignment in &args.assignments {
-        draft.set_assignment(assignment)?;
-    }
-    if args.batch_size == 0 {
-        return Err(Usage("--batch-size: expected at least 1, got 0".into()).into());
-    }
+    args.set.apply(&mut draft)?;
     Ok(draft.resolve_as()?)
 }

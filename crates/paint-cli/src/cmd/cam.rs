@@ -15,46 +15,51 @@ use paint_run::model::embedded;
 use paint_tensor::Tensor;
 use serde::Serialize;
 
+use crate::Usage;
+use crate::flags::{NetworkFlags, SetFlag};
 use crate::output::Output;
 use crate::place::resolved;
-use crate::{Usage, process};
 
-/// Draw where methods look: gradient-weighted attention, as PNG and on a page
+/// Draw where methods look: attention weighted by gradients, as PNG files and a page
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A folder of images or a .npy array; the embedded ones, corrupted, unless given
+    /// Folder of images or .npy array [default: the embedded images, corrupted]
     #[arg(long)]
     images: Option<PathBuf>,
-    /// The file of weights; `embedded` for the built-in ones
+    /// Weights file, or `embedded`
     #[arg(long, default_value = embedded::NAME)]
     weights: PathBuf,
-    /// Methods, separated by commas; each adapts to the images before it is looked at
+    /// Methods, separated by commas; each adapts to the images first
     #[arg(long, value_delimiter = ',', default_value = "source,cotta,paint")]
     methods: Vec<String>,
-    /// Images to draw
+    /// Number of images to draw
     #[arg(long, default_value_t = 8)]
     count: usize,
-    /// Images to adapt to first; 0 draws the source model's view
+    /// Number of images to adapt to first
     #[arg(long, default_value_t = 200)]
     adapt: usize,
     /// Corrupt the images first; see `paint list corruptions` [default: fog for the embedded images, none for --images]
     #[arg(long)]
     corruption: Option<String>,
-    /// The class to explain, by number; the predicted one unless given
+    /// Class to explain, by number [default: the predicted one]
     #[arg(long)]
     class: Option<usize>,
-    /// A setting of a method (paint.eta=0.5) or a key of the configuration (scenario.severity=3)
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    assignments: Vec<String>,
-    /// The row of `paint list devices`
-    #[arg(long, default_value = "cpu")]
-    device: String,
-    /// The folder of the PNG files and cam.html
-    #[arg(long, default_value = "paint-cam")]
+    /// Folder for the PNG files and cam.html
+    #[arg(long, value_name = "DIR", default_value = "paint-cam")]
     out: PathBuf,
+    #[command(flatten)]
+    network: NetworkFlags,
+    #[command(flatten)]
+    set: SetFlag,
     #[command(flatten)]
     output: Output,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint cam --methods source,cotta,paint
+  paint cam --images photos/ --weights model.safetensors --corruption fog --out maps";
 
 /// What is printed.
 #[derive(Serialize)]
@@ -66,7 +71,7 @@ struct Drawn {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    process::set_threads(0)?;
+    args.network.compute.threads.start()?;
     let mut protocol = protocol(args)?;
     for name in &args.methods {
         paint_methods::by_name(name)?;
@@ -116,8 +121,11 @@ fn protocol(args: &Args) -> anyhow::Result<Protocol> {
         Some(corruption) => protocol.scenario.domains = Some(vec![corruption.clone()]),
         None => protocol.scenario.severity = None,
     }
-    for assignment in &args.assignments {
-        protocol.set(assignment)?;
+    if let Some(size) = args.network.batch_size {
+        protocol.scenario.batch_size = size as usize;
+    }
+    for assignment in args.set.for_methods(&args.methods)? {
+        protocol.set(&assignment)?;
     }
     protocol.what = match (corruption, protocol.scenario.severity) {
         (Some(corruption), Some(severity)) => {
@@ -143,6 +151,7 @@ fn check_images(images: &Path, out: &Path) -> anyhow::Result<()> {
 fn open(args: &Args, protocol: &mut Protocol, method: &str) -> anyhow::Result<Experiment> {
     let config = |protocol: &Protocol| {
         let mut config = protocol.config(&place(args));
+        config.seed = args.network.seed.value();
         method.clone_into(&mut config.method.name);
         config.method.settings = protocol.settings.get(method).cloned().unwrap_or_default();
         config
@@ -168,9 +177,9 @@ fn place(args: &Args) -> Place {
         clean: PathBuf::new(),
         source: PathBuf::new(),
         weights: args.weights.clone(),
-        device: args.device.clone(),
-        precision: "f32".into(),
-        threads: None,
+        device: args.network.compute.device().to_owned(),
+        precision: args.network.compute.precision().to_owned(),
+        threads: args.network.compute.threads.threads,
         checkpoint_every: 0,
     }
 }

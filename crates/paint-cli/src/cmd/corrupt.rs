@@ -23,7 +23,9 @@ use paint_rng::Seed;
 use serde::Serialize;
 
 use crate::{
-    Usage, message,
+    Usage,
+    flags::{SeedFlag, ThreadsFlag},
+    message,
     output::Output,
     place::{dataset_row, resolved},
 };
@@ -31,11 +33,12 @@ use settings::Settings;
 
 /// Write corrupted copies of images in the layout of CIFAR-10-C or ImageNet-C
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A folder of images, a CIFAR-10 folder (binary layout), or a .npy or .npz array
+    /// Folder of images, CIFAR-10 folder (binary layout), or .npy or .npz array
     input: PathBuf,
-    /// Where to write
-    #[arg(long, required_unless_present = "sheet")]
+    /// Folder for the corrupted images
+    #[arg(long, value_name = "DIR", required_unless_present = "sheet")]
     out: Option<PathBuf>,
     /// Corruptions, comma-separated; `all` for all nineteen [default: the fifteen of the benchmark]
     #[arg(long, value_delimiter = ',')]
@@ -43,30 +46,37 @@ pub(crate) struct Args {
     /// Severities, comma-separated [default: 1,2,3,4,5]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=5))]
     severity: Vec<u8>,
-    /// The published parameters to use
+    /// Published parameters to use
     #[arg(long, value_enum, default_value_t)]
     table: TableArg,
-    /// The seed of every random draw
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// The layout [default: imagenet-c for a folder of images, otherwise cifar-10-c]
+    #[command(flatten)]
+    seed: SeedFlag,
+    #[command(flatten)]
+    threads: ThreadsFlag,
+    /// Layout [default: imagenet-c for a folder of images, otherwise cifar-10-c]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Resize the short side to 256 and crop the middle 224x224 first, as ImageNet-C was made
     #[arg(long)]
     imagenet_crop: bool,
-    /// A folder of frost textures in place of the built-in ones
+    /// Folder of frost textures to use in place of the built-in ones
     #[arg(long)]
     frost_textures: Option<PathBuf>,
-    /// Write a PNG of one image under the corruptions and severities
-    #[arg(long)]
+    /// Write a PNG of one image under every corruption and severity to this file
+    #[arg(long, value_name = "FILE")]
     sheet: Option<PathBuf>,
-    /// The image on the sheet
+    /// Number of the image on the sheet
     #[arg(long, default_value_t = 0, requires = "sheet")]
     sheet_image: usize,
     #[command(flatten)]
     output: Output,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint corrupt images/ --out ImageNet-C
+  paint corrupt CIFAR/ --out CIFAR-10-C --corruption fog,snow
+  paint corrupt images/ --sheet sheet.png --severity 1,3,5";
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -139,6 +149,7 @@ struct Done {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    args.threads.start()?;
     let job = job(args)?;
     let row = dataset_row(&args.input);
     let mut done = Done::default();
@@ -218,7 +229,7 @@ fn job(args: &Args) -> anyhow::Result<Job> {
         severities,
         table: args.table,
         textures,
-        seed: Seed(args.seed),
+        seed: Seed(args.seed.value()),
         written: AtomicUsize::new(0),
     })
 }

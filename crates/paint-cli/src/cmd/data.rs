@@ -6,10 +6,12 @@ use anyhow::Context as _;
 use paint_data::{DATASETS, dataset};
 use paint_run::Draft;
 
+use crate::flags::SetFlag;
 use crate::output::Output;
 
-/// Look after datasets on disk.
+/// Check datasets on disk
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -17,29 +19,32 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Check layout, counts, label range and every image of a folder; reports the first thing that is wrong
+    /// Check layout, counts, label range and every image of a folder; report the first fault
+    #[command(after_help = EXAMPLES)]
     Verify {
-        /// The dataset's folder (or file)
+        /// Folder or file of the dataset
         dir: PathBuf,
-        /// The row of `paint list datasets` it should be
-        #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(DATASETS.iter().map(|entry| entry.name)))]
+        /// What it should be; see `paint list datasets`
+        #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = clap::builder::PossibleValuesParser::new(DATASETS.iter().map(|entry| entry.name)))]
         dataset: String,
-        /// How to open it, as for a run, such as data.options.domains=folders; may be given several times
-        #[arg(long = "set", value_name = "KEY=VALUE")]
-        assignments: Vec<String>,
+        #[command(flatten)]
+        set: SetFlag,
         #[command(flatten)]
         output: Output,
     },
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  paint data verify CIFAR-10-C --dataset cifar10-c
+  paint data verify photos/ --dataset folder --json";
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let Action::Verify { dir, dataset, assignments, output } = args.action;
+    let Action::Verify { dir, dataset, set, output } = args.action;
     let mut draft = Draft::default();
     draft.set("data.name", dataset.as_str())?;
     draft.set("data.path", dir.display().to_string())?;
-    for assignment in &assignments {
-        draft.set_assignment(assignment)?;
-    }
+    set.apply(&mut draft)?;
     let config = draft.resolve_data()?;
     let entry = dataset::entry(&config.name)?;
     let found = (entry.verify)(&config.path, &config.options)

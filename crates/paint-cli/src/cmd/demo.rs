@@ -21,9 +21,9 @@ use paint_run::{Event, Runner, Setup, Summary, Task, model};
 use paint_tensor::{Device, Tensor};
 use serde::Serialize;
 
+use crate::flags::{SeedFlag, ThreadsFlag};
 use crate::output::Output;
 use crate::place::refuse_foreign;
-use crate::process;
 use screen::Screen;
 
 const BATCH_SIZE: usize = 50;
@@ -32,27 +32,31 @@ const BATCH_SIZE: usize = 50;
 const METHODS: [(&str, &str); 2] =
     [("source", ""), ("paint", "preset = \"paper_adam\"\nlr_blocks = 2e-4\neta = 0.4")];
 
-/// Stream fifteen corruptions of CIFAR-10 through Source and PAINT, side by side, from embedded data
+/// Stream fifteen corruptions through the frozen model and PAINT, side by side; nothing to download
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Images of each corruption, at most 1000
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// Number of images per corruption, at most 1000
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=1000))]
     images: u16,
-    /// All 1,000 images of each corruption
+    /// Use all 1,000 images of each corruption
     #[arg(long, conflicts_with = "images")]
     full: bool,
-    /// The folder of demo.html and summary.json
-    #[arg(long, default_value = "paint-demo")]
+    /// Folder for demo.html and summary.json
+    #[arg(long, value_name = "DIR", default_value = "paint-demo")]
     out: PathBuf,
-    /// The seed of every random draw
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Threads; 0 takes every core
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
+    #[command(flatten)]
+    seed: SeedFlag,
+    #[command(flatten)]
+    threads: ThreadsFlag,
     #[command(flatten)]
     output: Output,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint demo
+  paint demo --full --out out/demo";
 
 /// `summary.json` of the demo.
 #[derive(Serialize)]
@@ -62,8 +66,8 @@ struct Demo {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     refuse_foreign(&args.out, "demo")?;
-    process::set_threads(args.threads)?;
-    let (device, seed) = (Device::cpu(), Seed(args.seed));
+    args.threads.start()?;
+    let (device, seed) = (Device::cpu(), Seed(args.seed.value()));
     let dataset: Arc<dyn Dataset> = Arc::new(Corrupted::new(Box::new(embedded()?), seed)?);
     let limit = (!args.full).then_some(usize::from(args.images));
     let order = scenario::Config { batch_size: BATCH_SIZE, limit, ..scenario::Config::default() };
@@ -76,7 +80,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         limit,
         backbone: model.spec().name.clone(),
         weights_sha256: Some(model::embedded::SHA256.into()),
-        seed: args.seed,
+        seed: args.seed.value(),
         device: device.to_string(),
         version: env!("CARGO_PKG_VERSION").into(),
     };

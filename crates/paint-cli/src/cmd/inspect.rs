@@ -18,12 +18,18 @@ use text::text;
 
 /// Show format, architecture, arrays, checksum and preprocessing of a file of weights
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The weights: safetensors, PyTorch .pt/.pth/.th, NumPy .npz/.npy
     file: PathBuf,
     #[command(flatten)]
     output: Output,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint inspect model.safetensors
+  paint inspect model.pth --json";
 
 #[derive(Debug, Serialize)]
 struct Report {

@@ -102,6 +102,7 @@ fn describe(corruption: &Corruption) -> String {
 /// List what can be named: methods, backbones, devices, datasets, corruptions, scenarios, protocols, presets of
 /// training recipes, tables
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The table to list
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(TOPICS.iter().map(|topic| topic.name)))]
@@ -109,6 +110,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint list methods
+  paint list datasets --json";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let rows: Vec<Row> = TOPICS

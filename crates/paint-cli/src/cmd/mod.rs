@@ -3,11 +3,13 @@
 pub(crate) mod adapt;
 pub(crate) mod bench;
 pub(crate) mod cam;
+pub(crate) mod completions;
 pub(crate) mod corrupt;
 pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod inspect;
 pub(crate) mod list;
+pub(crate) mod man;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod stats;

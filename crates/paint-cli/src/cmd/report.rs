@@ -18,6 +18,7 @@ use crate::output::Output;
 
 /// Put results of `paint bench` side by side, or into a README
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Folders of `paint bench`, or a folder of them
     #[arg(required = true)]
@@ -43,6 +44,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint report out/bench-cifar10-c --html page.html
+  paint report out/bench-a out/bench-b --svg accuracy.svg
+  paint report results --readme README.md --check";
 
 /// What is printed.
 #[derive(Serialize)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use indicatif::{ProgressBar, ProgressStyle};
 use paint_files::printable;
 use paint_run::table::terminal;
-use paint_run::{Draft, Earlier, Event, Experiment};
+use paint_run::{Draft, Event, Experiment};
 
+use crate::flags::{EarlierFlags, NetworkFlags, SetFlag};
 use crate::output::Output;
 use crate::place::refuse_foreign;
 use crate::signals::Signals;
@@ -16,66 +17,56 @@ use crate::{message, process};
 
 /// Run a method over a stream of images and measure it
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A TOML file; flags replace its keys
+    /// Configuration in TOML; flags replace its keys
     #[arg(long)]
     config: Option<PathBuf>,
-    /// The row of `paint list datasets` (data.name)
+    /// Dataset; see `paint list datasets` (data.name)
     #[arg(long)]
     dataset: Option<String>,
-    /// The dataset's folder or file (data.path)
+    /// Folder or file of the dataset (data.path)
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Corrupt the clean images of the dataset on the fly (data.corrupt)
+    /// Corrupt the clean images on the fly (data.corrupt)
     #[arg(long)]
     corrupt: bool,
-    /// The file of weights (model.weights)
+    /// Weights file, or `embedded` (model.weights)
     #[arg(long)]
     weights: Option<PathBuf>,
-    /// The row of `paint list backbones` (model.backbone)
+    /// Network, if the weights do not show it; see `paint list backbones` (model.backbone)
     #[arg(long)]
     backbone: Option<String>,
-    /// The row of `paint list methods` (method.name)
+    /// Method; see `paint list methods` (method.name)
     #[arg(long)]
     method: Option<String>,
-    /// The row of `paint list scenarios` (scenario.name)
+    /// Order of the images; see `paint list scenarios` (scenario.name)
     #[arg(long)]
     scenario: Option<String>,
-    /// Images in a batch (`scenario.batch_size`)
-    #[arg(long)]
-    batch_size: Option<u32>,
-    /// The most images of a visit (scenario.limit)
-    #[arg(long)]
+    /// Use at most this many images per domain (scenario.limit)
+    #[arg(long, value_name = "N")]
     limit: Option<u32>,
-    /// The seed of every random draw (seed)
-    #[arg(long)]
-    seed: Option<u32>,
-    /// The row of `paint list devices` (device)
-    #[arg(long)]
-    device: Option<String>,
-    /// How a GPU computes: f32, tf32 or bf16 (precision)
-    #[arg(long)]
-    precision: Option<String>,
-    /// Threads; every core unless given (threads)
-    #[arg(long)]
-    threads: Option<u32>,
-    /// The folder of the results (out) [default: out/METHOD]
-    #[arg(long)]
+    /// Folder for the results (out) [default: out/METHOD]
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
+    earlier: EarlierFlags,
+    #[command(flatten)]
+    network: NetworkFlags,
+    #[command(flatten)]
     source: SourceArgs,
-    /// Any key of the configuration, such as method.eta=0.3; may be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    assignments: Vec<String>,
-    /// Continue the run in the output folder, if there is one
-    #[arg(long, conflicts_with = "overwrite")]
-    resume: bool,
-    /// Begin anew where an earlier run lies
-    #[arg(long)]
-    overwrite: bool,
+    #[command(flatten)]
+    set: SetFlag,
     #[command(flatten)]
     output: Output,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint run --method paint --dataset cifar10-c --data CIFAR-10-C --weights model.safetensors
+  paint run --method tent --dataset embedded --corrupt --weights embedded --limit 200
+  paint run --config out/paint/config.toml --set paint.eta=0.5 --out out/eta
+  paint run --config out/paint/config.toml --resume";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let draft = draft(args)?;
@@ -89,17 +80,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(config.threads.unwrap_or(0))?;
     let experiment = Experiment::open(config).map_err(file)?;
     announce(&experiment);
-    let earlier = match (args.resume, args.overwrite) {
-        (true, _) => Earlier::Resume,
-        (_, true) => Earlier::Overwrite,
-        _ => Earlier::Keep,
-    };
     let batches = experiment.stream.batches.len() as u64;
     let bar = ProgressBar::with_draw_target(Some(batches), message::bar_target());
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")?);
     let signals = Signals::watch()?;
     let experiment = experiment.stopping_on(Arc::clone(signals.stop()));
-    let summary = match experiment.run(earlier, |event: &Event| show(&bar, event)) {
+    let summary = match experiment.run(args.earlier.choice(), |event: &Event| show(&bar, event)) {
         Err(stopped @ paint_run::Error::Stopped { .. }) => {
             bar.finish_and_clear();
             return Err(signals.ended(stopped.to_string()).into());
@@ -121,8 +107,6 @@ fn draft(args: &Args) -> paint_run::Result<Draft> {
         ("model.backbone", args.backbone.clone()),
         ("method.name", args.method.clone()),
         ("scenario.name", args.scenario.clone()),
-        ("device", args.device.clone()),
-        ("precision", args.precision.clone()),
         ("out", text(&args.out)),
     ];
     for (key, value) in flags {
@@ -130,24 +114,15 @@ fn draft(args: &Args) -> paint_run::Result<Draft> {
             draft.set(key, value)?;
         }
     }
-    let numbers = [
-        ("scenario.batch_size", args.batch_size),
-        ("scenario.limit", args.limit),
-        ("seed", args.seed),
-        ("threads", args.threads),
-    ];
-    for (key, value) in numbers {
-        if let Some(value) = value {
-            draft.set(key, i64::from(value))?;
-        }
+    if let Some(limit) = args.limit {
+        draft.set("scenario.limit", i64::from(limit))?;
     }
+    args.network.apply(&mut draft)?;
     if args.corrupt && draft.get("data.corrupt").is_none() {
         draft.set_assignment("data.corrupt={}")?;
     }
     args.source.apply(&mut draft)?;
-    for assignment in &args.assignments {
-        draft.set_assignment(assignment)?;
-    }
+    args.set.apply(&mut draft)?;
     if draft.get("out").is_none()
         && let Some(method) = draft.get("method.name").and_then(|name| name.as_str())
     {

@@ -16,94 +16,85 @@ use paint_train::{
     Throughput, Trainer, preset, preset_for,
 };
 
+use crate::Usage;
+use crate::flags::{EarlierFlags, NetworkFlags};
 use crate::output::Output;
 use crate::place::resolved;
 use crate::signals::Signals;
-use crate::{Usage, process};
 use progress::Bar;
 
 /// Train a source model
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The row of `paint list datasets` to train on
+    /// Dataset to train on; see `paint list datasets`
     #[arg(long)]
     dataset: String,
-    /// The dataset's folder or file
+    /// Folder or file of the dataset
     #[arg(long)]
     data: Option<PathBuf>,
-    /// The most images to train on, from the first
+    /// Train on at most this many images, from the first
     #[arg(long)]
     limit: Option<usize>,
-    /// The row of `paint list datasets` to test on [default: the test images of the dataset, if it has any]
+    /// Dataset to test on; see `paint list datasets` [default: the test images of --dataset, if it has any]
     #[arg(long)]
     test_dataset: Option<String>,
-    /// Its folder or file
+    /// Folder or file of the test dataset
     #[arg(long, requires = "test_dataset")]
     test_data: Option<PathBuf>,
-    /// The most images to test on, from the first
+    /// Test on at most this many images, from the first
     #[arg(long)]
     test_limit: Option<usize>,
-    /// The row of `paint list backbones`
+    /// Network; see `paint list backbones`
     #[arg(long)]
     backbone: String,
-    /// Begin with these weights; a classifier of another number of classes is replaced
+    /// Start from these weights; a classifier with another number of classes is replaced
     #[arg(long)]
     weights: Option<PathBuf>,
-    /// Side of the network's input, if it is not the usual one
+    /// Side of the input images, if not the network's usual one
     #[arg(long)]
     image_size: Option<usize>,
-    /// The row of `paint list presets` that the recipe begins with [default: by the network]
+    /// Recipe to start from; see `paint list presets` [default: the usual one for the network]
     #[arg(long)]
     preset: Option<String>,
-    /// Passes over the images (epochs)
+    /// Number of epochs
     #[arg(long)]
     epochs: Option<u32>,
-    /// Images of a step (`batch_size`)
-    #[arg(long)]
-    batch_size: Option<u32>,
-    /// Any key of the recipe, such as `drop_path=0.2` or augment.pad=2; may be given several times
+    /// Set a key of the recipe, such as `drop_path=0.2` or augment.pad=2; can be repeated. See `paint explain vit`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     assignments: Vec<String>,
-    /// The seed of every random draw
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// The device, see `paint list devices`
-    #[arg(long, default_value = "cpu")]
-    device: String,
-    /// How a GPU computes: f32, tf32 or bf16
-    #[arg(long, default_value = "f32")]
-    precision: String,
-    /// Threads; 0 takes every core
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
-    /// The folder of the results
-    #[arg(long, default_value = "out/train")]
+    /// Folder for the results
+    #[arg(long, value_name = "DIR", default_value = "out/train")]
     out: PathBuf,
-    /// Continue the training in the output folder, if there is one
-    #[arg(long, conflicts_with = "overwrite")]
-    resume: bool,
-    /// Begin anew where an earlier training lies
-    #[arg(long)]
-    overwrite: bool,
-    /// Epochs between two checkpoints
+    #[command(flatten)]
+    earlier: EarlierFlags,
+    #[command(flatten)]
+    network: NetworkFlags,
+    /// Save a checkpoint every N epochs
     #[arg(long, default_value_t = 10)]
     checkpoint_every: usize,
-    /// Epochs between two looks at the test images
+    /// Measure the test accuracy every N epochs
     #[arg(long, default_value_t = 10)]
     evaluate_every: usize,
-    /// Store the final weights with 16 bits
+    /// Store the final weights in half precision
     #[arg(long)]
     half: bool,
-    /// Time this many steps instead, and write nothing
+    /// Time this many steps instead; write nothing
     #[arg(long)]
     steps: Option<usize>,
     #[command(flatten)]
     output: Output,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  paint train --dataset cifar10 --data CIFAR --backbone vit_tiny_patch4_32 --device cuda:0 --precision bf16
+  paint train --dataset cifar10 --data CIFAR --backbone vit_base_patch16_224 --weights vit_base.safetensors
+  paint train --dataset folder --data photos/ --backbone resnet18 --epochs 30 --set lr=0.05 --resume";
+
 pub(crate) fn run(args: &Args) -> Result<()> {
-    process::set_threads(args.threads)?;
-    let device = process::device(&args.device, &args.precision)?;
+    let device = args.network.compute.open()?;
+    let seed = args.network.seed.value();
     let network = backbone::find(&args.backbone).map_err(|error| Usage(error.to_string()))?;
     if let Some(weights) = args.weights.as_ref().filter(|weights| inside(weights, &args.out)) {
         let why = format!("--out would overwrite {}: give another folder", weights.display());
@@ -115,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         weights: args.weights.clone(),
         image_size: args.image_size.map(|side| [side, side]),
         num_classes: dataset.info().num_classes,
-        seed: Seed(args.seed),
+        seed: Seed(seed),
     };
     let (model, sha256) = start.build(network, &device)?;
     let input = model.spec().image_size;
@@ -123,8 +114,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let identity = Identity {
         weights_sha256: sha256,
         dataset: args.dataset.clone(),
-        precision: args.precision.clone(),
-        ..Identity::new(model.spec(), &recipe, &data, args.seed)
+        precision: args.network.compute.precision().to_owned(),
+        ..Identity::new(model.spec(), &recipe, &data, seed)
     };
     let mut trainer = Trainer::new(model, recipe)?;
     let evaluate_every = args.evaluate_every;
@@ -142,9 +133,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         numbers: if args.half { Numbers::Half } else { Numbers::Full },
         label_names: label_names(dataset.info()),
     };
-    let earlier = match (args.resume, args.overwrite) {
-        (true, _) => Earlier::Resume,
-        (_, true) => Earlier::Overwrite,
+    let earlier = match args.earlier {
+        EarlierFlags { resume: true, .. } => Earlier::Resume,
+        EarlierFlags { overwrite: true, .. } => Earlier::Overwrite,
         _ => Earlier::Keep,
     };
     let mut bar = Bar::new()?;
@@ -168,7 +159,7 @@ fn recipe(args: &Args, network: &BackboneEntry) -> Result<Recipe> {
     };
     let base = (row.recipe)();
     let mut draft = Draft::parse(&base.to_toml()?, "recipe")?;
-    for (key, value) in [("epochs", args.epochs), ("batch_size", args.batch_size)] {
+    for (key, value) in [("epochs", args.epochs), ("batch_size", args.network.batch_size)] {
         if let Some(value) = value {
             draft.set(key, i64::from(value))?;
         }

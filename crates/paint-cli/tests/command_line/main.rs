@@ -4,6 +4,7 @@
 
 mod cam;
 mod exit_status;
+mod flags;
 mod hostile;
 mod inspect;
 mod stderr;

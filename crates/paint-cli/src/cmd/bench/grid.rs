@@ -1,5 +1,7 @@
 //! `paint bench --protocol P` and `--reproduce T`: a grid of methods, orders and seeds, resumable.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -8,77 +10,73 @@ use paint_bench::protocol::{MOST_SEEDS, Place, Protocol};
 use paint_bench::report::{Publication, publish, references, results_terminal};
 use paint_bench::reproduce::{Target, every_method};
 use paint_run::Draft;
+use paint_run::config::method_of;
 use paint_run::model::embedded;
 
 use super::progress::Progress;
 use super::shell;
+use crate::Usage;
+use crate::flags::{EarlierFlags, NetworkFlags, SetFlag, warn_of_idle};
 use crate::output::Output;
 use crate::place::{dataset_row, refuse_foreign};
 use crate::signals::Signals;
 use crate::source::SourceArgs;
-use crate::{Usage, process};
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// A built-in protocol (`paint list protocols`) or a TOML file
-    #[arg(long, conflicts_with = "reproduce")]
+    /// Protocol, built in (see `paint list protocols`) or a TOML file
+    #[arg(long, value_name = "NAME", conflicts_with = "reproduce")]
     protocol: Option<String>,
-    /// A table or figure of the paper (`paint list tables`); from the embedded images unless --data is given
-    #[arg(long)]
+    /// Table or figure of the paper (see `paint list tables`); on the embedded images unless --data is given
+    #[arg(long, value_name = "NAME")]
     reproduce: Option<String>,
-    /// Methods, separated by commas; `all` for every one (those that look at source images, if there are some)
-    #[arg(long, value_delimiter = ',')]
+    /// Methods, separated by commas; `all` for every one (those that need source images, if there are some)
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     methods: Vec<String>,
-    /// One setting of a method at several values, such as paint.eta=0.2,0.5; a row for each
-    #[arg(long, value_name = "METHOD.KEY=V,V..")]
+    /// One setting at several values, such as paint.eta=0.2,0.5; each makes a row
+    #[arg(long, value_name = "METHOD.KEY=V,..")]
     sweep: Vec<String>,
-    /// A setting of a method (paint.eta=0.5) or a key of the protocol (scenario.severity=3)
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    assignments: Vec<String>,
-    /// Seeds: 0..4 (both ends included) or 0,1,7; those of the protocol unless given
-    #[arg(long)]
+    #[command(flatten)]
+    set: SetFlag,
+    /// Seeds: 0..4 (both ends included) or 0,1,7 [default: those of the protocol]
+    #[arg(long, value_name = "LIST", conflicts_with = "seed")]
     seeds: Option<String>,
-    /// The most images of a visit
-    #[arg(long)]
+    /// Use at most this many images per domain
+    #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// The dataset's folder or file
-    #[arg(long)]
+    /// Folder or file of the dataset
+    #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// The row of `paint list datasets`, in place of the protocol's
-    #[arg(long)]
+    /// Dataset in place of the protocol's; see `paint list datasets`
+    #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
-    /// Corrupt the clean images of the dataset on the fly
+    /// Corrupt the clean images on the fly
     #[arg(long)]
     corrupt: bool,
-    /// Clean images, for clean accuracies beside a stream that has none: CIFAR-10 in its official layout, a folder by class, or
-    /// an array
-    #[arg(long)]
+    /// Clean images for the accuracy on clean images, where the stream has none: CIFAR-10 in its official layout, a folder
+    /// by class, or an array
+    #[arg(long, value_name = "PATH")]
     clean_data: Option<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
-    /// The file of weights; `embedded` for the built-in ones
-    #[arg(long)]
+    /// Weights file, or `embedded`
+    #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// The row of `paint list devices`
-    #[arg(long, default_value = "cpu")]
-    device: String,
-    /// How a GPU computes: f32, tf32 or bf16
-    #[arg(long, default_value = "f32")]
-    precision: String,
-    /// Threads; every core unless given
-    #[arg(long)]
-    threads: Option<usize>,
-    /// Runs at the same time; times are told of one at a time only, and on a GPU one is as fast
-    #[arg(long, default_value_t = 1)]
+    #[command(flatten)]
+    network: NetworkFlags,
+    /// Number of runs at the same time; timings are reported only with 1
+    #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
-    /// Batches between two checkpoints of a run
-    #[arg(long, default_value_t = 50)]
+    /// Save a checkpoint every N batches of a run
+    #[arg(long, value_name = "N", default_value_t = 50)]
     checkpoint_every: usize,
-    /// The folder of the results [default: out/bench-NAME]
-    #[arg(long)]
+    /// Folder for the results; finished runs in it are not run again [default: out/bench-NAME]
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Leave times out of the page, which then depends on nothing but the results
+    #[command(flatten)]
+    earlier: EarlierFlags,
+    /// Leave timings out of the page, so that it depends on the results only
     #[arg(long)]
     no_timing: bool,
     #[command(flatten)]
@@ -86,14 +84,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    process::set_threads(args.threads.unwrap_or(0))?;
+    args.network.compute.threads.start()?;
     let target = args.reproduce.as_deref().map(Target::find).transpose()?;
     let named = named(args, target)?;
     let protocol = protocol(args, target, named.clone())?;
     let place = place(args, &protocol, target)?;
     refuse_foreign(&place.out, "bench")?;
     let variants = variants(args, target, &protocol)?;
-    warn_of_idle_settings(&args.assignments, &variants);
+    warn_of_idle_settings(&assignments(args, target)?, &variants);
     let protocol = protocol.resolve(&place)?;
     let grid = Grid::new(protocol, variants, &place)?;
     note!("protocol {} {}: {}", grid.protocol.name, grid.hash, grid.protocol.what);
@@ -108,6 +106,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     paint_files::create_folder(&place.out)
         .with_context(|| format!("cannot create {}", place.out.display()))?;
     let _claim = paint_files::claim(&place.out)?;
+    if args.earlier.overwrite {
+        forget(&place.out)?;
+    }
     let progress = Progress::new(&grid)?;
     let signals = Signals::watch()?;
     let outcome = execute(&grid, args.jobs.max(1), signals.stop(), &|event| progress.tell(&event));
@@ -137,6 +138,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
+/// Removes the runs of an earlier grid.
+fn forget(out: &Path) -> anyhow::Result<()> {
+    let cells = out.join("cells");
+    match fs::remove_dir_all(&cells) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", cells.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The protocol that is asked for, as it is written.
 fn named(args: &Args, target: Option<&Target>) -> anyhow::Result<Protocol> {
     Ok(match (target, &args.protocol) {
@@ -162,6 +174,10 @@ fn protocol(
     if let Some(seeds) = &args.seeds {
         protocol.seeds = parse_seeds(seeds)?;
     }
+    protocol.seeds = args.network.seed.seed.map_or(protocol.seeds, |seed| vec![seed]);
+    if let Some(size) = args.network.batch_size {
+        protocol.scenario.batch_size = size as usize;
+    }
     protocol.scenario.limit = args.limit.or(protocol.scenario.limit);
     if let Some(dataset) = &args.dataset {
         protocol.data.name.clone_from(dataset);
@@ -172,8 +188,8 @@ fn protocol(
     let mut draft = Draft::parse(&protocol.to_toml()?, &protocol.name)?;
     args.source.apply(&mut draft)?;
     protocol = Protocol::parse(&draft.text()?, &protocol.name)?;
-    for assignment in &args.assignments {
-        protocol.set(assignment)?;
+    for assignment in assignments(args, target)? {
+        protocol.set(&assignment)?;
     }
     if let Some(path) = &args.clean_data {
         let data = paint_data::dataset::Config {
@@ -215,9 +231,9 @@ fn place(args: &Args, protocol: &Protocol, target: Option<&Target>) -> anyhow::R
         out: args.out.clone().unwrap_or_else(|| format!("out/bench-{name}").into()),
         data,
         weights,
-        device: args.device.clone(),
-        precision: args.precision.clone(),
-        threads: args.threads,
+        device: args.network.compute.device().to_owned(),
+        precision: args.network.compute.precision().to_owned(),
+        threads: args.network.compute.threads.threads,
         checkpoint_every: args.checkpoint_every,
     })
 }
@@ -244,15 +260,20 @@ fn variants(
     }
 }
 
-/// Tells of settings that were given to a method which has no row.
+/// The assignments of `--set`, each with the name of its method.
+fn assignments(args: &Args, target: Option<&Target>) -> Result<Vec<String>, Usage> {
+    let named = |list: &String| list != "all";
+    let alone = target.is_none() && args.sweep.is_empty() && args.methods.iter().all(named);
+    args.set.for_methods(if alone { &args.methods } else { &[] })
+}
+
+/// Says which settings belong to a method that has no row.
 fn warn_of_idle_settings(assignments: &[String], variants: &[Variant]) {
     for assignment in assignments {
-        if let Some(method) = Protocol::method_of(assignment)
+        if let Some(method) = method_of(assignment)
             && !variants.iter().any(|variant| variant.method == method)
         {
-            warning!(
-                "--set {assignment} changes nothing: {method} has no row here; add it to --methods"
-            );
+            warn_of_idle(assignment, method);
         }
     }
 }
@@ -305,7 +326,7 @@ fn command(args: &Args) -> String {
     flag("reproduce", args.reproduce.clone());
     flag("methods", (!args.methods.is_empty()).then(|| args.methods.join(",")));
     args.sweep.iter().for_each(|sweep| flag("sweep", Some(sweep.clone())));
-    args.assignments.iter().for_each(|set| flag("set", Some(set.clone())));
+    args.set.assignments.iter().for_each(|set| flag("set", Some(set.clone())));
     flag("seeds", args.seeds.clone());
     flag("limit", args.limit.map(|limit| limit.to_string()));
     flag("dataset", args.dataset.clone());
@@ -319,8 +340,11 @@ fn command(args: &Args) -> String {
         "weights",
         weights.map(|path| if named(path) { embedded::NAME } else { "WEIGHTS" }.into()),
     );
-    flag("device", (args.device != "cpu").then(|| args.device.clone()));
-    flag("precision", (args.precision != "f32").then(|| args.precision.clone()));
+    let NetworkFlags { batch_size, seed, compute } = &args.network;
+    flag("batch-size", batch_size.map(|size| size.to_string()));
+    flag("seed", seed.seed.map(|seed| seed.to_string()));
+    flag("device", compute.device.clone().filter(|device| device != "cpu"));
+    flag("precision", compute.precision.clone().filter(|precision| precision != "f32"));
     words.join(" ")
 }
 

@@ -10,13 +10,19 @@ use clap::Subcommand;
 
 /// Run methods under a pinned protocol, reproduce a table of the paper, or time a step
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
     grid: grid::Args,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint bench --protocol cifar10-c --methods source,tent,paint --seeds 0..4 --data CIFAR-10-C --weights model.safetensors
+  paint bench --protocol embedded --sweep paint.eta=0.2,0.4,0.6 --seeds 0,1,2
+  paint bench --reproduce table1";
 
 #[derive(Debug, Subcommand)]
 enum Command {

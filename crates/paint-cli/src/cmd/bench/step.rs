@@ -20,6 +20,7 @@ use paint_tensor::{Device, Gradients, Tensor};
 use serde::Serialize;
 
 use super::work::{Work, step_flops};
+use crate::flags::NetworkFlags;
 use crate::output::Output;
 use crate::{Usage, process};
 
@@ -30,39 +31,35 @@ const PROMPTS: usize = 2;
 /// The blocks that train.
 const TRAINED: usize = 3;
 
-/// Time one step of PAINT with every sample confident: three forwards, two backwards, update, final forward.
+/// Time one step of PAINT with every sample confident: three forwards, two backwards, update, final forward
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The network, see `paint list backbones`
-    #[arg(long, default_value = "vit_tiny_patch4_32")]
+    /// Network; see `paint list backbones`
+    #[arg(long, value_name = "NAME", default_value = "vit_tiny_patch4_32")]
     backbone: String,
-    /// Images in a batch
-    #[arg(long, default_value_t = 50)]
-    batch: usize,
-    /// Threads; 0 takes every core
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
-    /// The device, see `paint list devices`
-    #[arg(long, default_value = "cpu")]
-    device: String,
-    /// How a GPU computes: f32, tf32 or bf16
-    #[arg(long, default_value = "f32")]
-    precision: String,
-    /// Timed steps, after the first (on a GPU the first two)
-    #[arg(long, default_value_t = 5)]
-    repeat: usize,
+    /// Number of timed steps, after the first (on a GPU after the first two)
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    #[command(flatten)]
+    network: NetworkFlags,
     #[command(flatten)]
     output: Output,
-    /// Weights to use instead of random ones
+    /// Weights file to use in place of random weights
     #[arg(long, requires = "images")]
     weights: Option<PathBuf>,
-    /// A safetensors file with `images`, `prompt` and `labels`
+    /// Safetensors file with `images`, `prompt` and `labels`
     #[arg(long, requires = "dump")]
     images: Option<PathBuf>,
-    /// Write `logits` and `grad.*` of these inputs to this file instead of timing
+    /// Write `logits` and `grad.*` for these inputs to this file; time nothing
     #[arg(long, requires = "weights")]
     dump: Option<PathBuf>,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint bench step
+  paint bench step --backbone vit_base_patch16_224 --batch-size 50 --device cuda:0 --precision tf32";
 
 /// What is printed.
 #[derive(Debug, Serialize)]
@@ -87,17 +84,13 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if args.batch == 0 || args.repeat == 0 {
-        return Err(Usage("--batch and --repeat take a number from 1".to_owned()).into());
-    }
     let network = backbone::find(&args.backbone).map_err(|error| Usage(error.to_string()))?;
     if network.family != Family::Transformer {
         let why =
             format!("--backbone: the step with prompts needs a transformer, got {}", network.name);
         return Err(Usage(why).into());
     }
-    process::set_threads(args.threads)?;
-    let device = process::device(&args.device, &args.precision)?;
+    let device = args.network.compute.open()?;
     match (&args.weights, &args.images, &args.dump) {
         (Some(weights), Some(images), Some(out)) => dump(network, &device, weights, images, out),
         _ => time(args, network, &device),
@@ -138,13 +131,15 @@ fn gradients(
 }
 
 fn time(args: &Args, network: &BackboneEntry, device: &Device) -> Result<()> {
-    let source = network.build(Weights::Random(Seed(0)), &BuildOptions::new(device))?;
+    let (batch, repeat) = (args.network.batch_size.unwrap_or(50) as usize, args.repeat as usize);
+    let seed = Seed(args.network.seed.value());
+    let source = network.build(Weights::Random(seed), &BuildOptions::new(device))?;
     let [height, width] = source.spec().image_size;
-    let mut rng = Seed(0).derive("bench/step", &[]);
-    let shape = [args.batch, 3, height, width];
+    let mut rng = seed.derive("bench/step", &[]);
+    let shape = [batch, 3, height, width];
     let data = (0..shape.iter().product()).map(|_| rng.uniform() as f32).collect();
     let images = Tensor::from_vec(data, shape, device)?;
-    let flops = step_flops(&Work::of(&*source)?, args.batch, PROMPTS, TRAINED);
+    let flops = step_flops(&Work::of(&*source)?, batch, PROMPTS, TRAINED);
 
     let mut paint = method(source.as_ref())?;
     let first = Instant::now();
@@ -157,8 +152,8 @@ fn time(args: &Args, network: &BackboneEntry, device: &Device) -> Result<()> {
         device.synchronize()?;
     }
     let cpu_start = process::cpu_seconds();
-    let mut times = Vec::with_capacity(args.repeat);
-    for _ in 0..args.repeat {
+    let mut times = Vec::with_capacity(repeat);
+    for _ in 0..repeat {
         let start = Instant::now();
         paint.adapt(&images)?;
         device.synchronize()?;
@@ -172,13 +167,13 @@ fn time(args: &Args, network: &BackboneEntry, device: &Device) -> Result<()> {
     let report = Report {
         backbone: args.backbone.clone(),
         device: device.to_string(),
-        batch: args.batch,
+        batch,
         threads: process::threads(),
-        repeat: args.repeat,
+        repeat,
         first_step_ms,
         ms_per_step: median * 1e3,
-        cpu_ms_per_step: cpu.map(|seconds| seconds / args.repeat as f64 * 1e3),
-        images_per_second: args.batch as f64 / median,
+        cpu_ms_per_step: cpu.map(|seconds| seconds / repeat as f64 * 1e3),
+        images_per_second: batch as f64 / median,
         peak_memory_bytes: device.memory().map(|memory| memory.peak as u64).or_else(resident),
         matmul_peak_fraction: flops / median / (peak * 1e9),
         matmul_peak_gflops: peak,

@@ -37,7 +37,7 @@ impl<'a> Settings<'a> {
             images: images(input, format)?,
             format,
             table: args.table,
-            seed: args.seed,
+            seed: args.seed.value(),
             imagenet_crop: args.imagenet_crop,
             frost_textures: args.frost_textures.as_deref(),
         })

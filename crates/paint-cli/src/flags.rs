@@ -1,0 +1,191 @@
+//! Flags that several commands share: declared once, so that a name, its type and its meaning are the same everywhere.
+//!
+//! Each flag is optional: what is not given comes from a document (`paint run --config`) or from the default in the help.
+
+use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+use paint_run::config::method_of;
+use paint_run::{Draft, Earlier};
+use paint_tensor::{Device, Precision};
+
+use crate::{Usage, process};
+
+/// Flags of every command that runs a network.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct NetworkFlags {
+    /// Batch size [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) batch_size: Option<u32>,
+    #[command(flatten)]
+    pub(crate) seed: SeedFlag,
+    #[command(flatten)]
+    pub(crate) compute: ComputeFlags,
+}
+
+/// `--seed`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct SeedFlag {
+    /// Seed of every random draw [default: 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub(crate) seed: Option<u64>,
+}
+
+/// Where and how a command computes.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct ComputeFlags {
+    /// Device; see `paint list devices` [default: cpu]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// GPU precision [default: f32]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Precision::ALL.map(|(name, _)| name)))]
+    pub(crate) precision: Option<String>,
+    #[command(flatten)]
+    pub(crate) threads: ThreadsFlag,
+}
+
+/// `--threads`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct ThreadsFlag {
+    /// Number of threads; 0 takes every core [default: 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+}
+
+/// What to do with what an earlier command left in the output folder.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct EarlierFlags {
+    /// Continue what lies in the output folder, if there is anything
+    #[arg(long, conflicts_with = "overwrite")]
+    pub(crate) resume: bool,
+    /// Start anew in place of what lies in the output folder
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+}
+
+/// `--set`, in one dialect everywhere.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct SetFlag {
+    /// Set a key: paint.eta=0.4 (method.eta where one method runs), scenario.severity=3; can be repeated. See `paint explain`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) assignments: Vec<String>,
+}
+
+impl SeedFlag {
+    /// The seed, or the default.
+    pub(crate) fn value(&self) -> u64 {
+        self.seed.unwrap_or(0)
+    }
+}
+
+impl ThreadsFlag {
+    /// Starts the threads of all kernels, once.
+    pub(crate) fn start(&self) -> Result<()> {
+        process::set_threads(self.threads.unwrap_or(0))
+    }
+}
+
+impl ComputeFlags {
+    /// The name of the device.
+    pub(crate) fn device(&self) -> &str {
+        self.device.as_deref().unwrap_or("cpu")
+    }
+
+    /// The name of the precision.
+    pub(crate) fn precision(&self) -> &str {
+        self.precision.as_deref().unwrap_or("f32")
+    }
+
+    /// Starts the threads and opens the device.
+    pub(crate) fn open(&self) -> Result<Device> {
+        self.threads.start()?;
+        process::device(self.device(), self.precision())
+    }
+}
+
+impl NetworkFlags {
+    /// Puts what was given into the document of a run.
+    pub(crate) fn apply(&self, draft: &mut Draft) -> paint_run::Result<()> {
+        let threads = self.compute.threads.threads.map(|threads| threads as i64);
+        let numbers =
+            [("scenario.batch_size", self.batch_size.map(i64::from)), ("threads", threads)];
+        for (key, value) in numbers {
+            if let Some(value) = value {
+                draft.set(key, value)?;
+            }
+        }
+        self.apply_to_deployment(draft)
+    }
+
+    /// Puts what was given into a document that has no stream of images.
+    pub(crate) fn apply_to_deployment(&self, draft: &mut Draft) -> paint_run::Result<()> {
+        let ComputeFlags { device, precision, .. } = &self.compute;
+        for (key, value) in [("device", device), ("precision", precision)] {
+            if let Some(value) = value {
+                draft.set(key, value.as_str())?;
+            }
+        }
+        if let Some(seed) = self.seed.seed {
+            draft.set("seed", seed as i64)?;
+        }
+        Ok(())
+    }
+}
+
+impl SetFlag {
+    /// Puts every assignment into the document of a run of one method. Settings of a method come last, because an assignment
+    /// may choose the method, and those of another method change nothing.
+    pub(crate) fn apply(&self, draft: &mut Draft) -> paint_run::Result<()> {
+        let (settings, keys): (Vec<_>, Vec<_>) =
+            self.assignments.iter().partition(|text| method_of(text).is_some());
+        for assignment in keys {
+            draft.set_assignment(assignment)?;
+        }
+        let running = draft.get("method.name").and_then(|name| name.as_str()).map(str::to_owned);
+        for assignment in settings {
+            match (method_of(assignment), setting_of(assignment)) {
+                (method, Some(setting)) if method == running.as_deref() => {
+                    draft.set_assignment(&format!("method.{setting}"))?;
+                }
+                (method, _) => warn_of_idle(assignment, method.unwrap_or_default()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The assignments with `method.KEY` as the key of the only method, for documents that hold settings of several.
+    pub(crate) fn for_methods(&self, methods: &[String]) -> Result<Vec<String>, Usage> {
+        let named = |assignment: &String| {
+            let Some(setting) = assignment.trim_start().strip_prefix("method.") else {
+                return Ok(assignment.clone());
+            };
+            match methods {
+                [method] => Ok(format!("{method}.{setting}")),
+                _ => Err(Usage(format!(
+                    "--set {assignment}: more than one method runs here; write METHOD.{setting}"
+                ))),
+            }
+        };
+        self.assignments.iter().map(named).collect()
+    }
+}
+
+/// `eta=0.4` of `paint.eta=0.4`.
+fn setting_of(assignment: &str) -> Option<&str> {
+    assignment.split_once('.').map(|(_, setting)| setting)
+}
+
+/// Says that a setting belongs to a method which does not run.
+pub(crate) fn warn_of_idle(assignment: &str, method: &str) {
+    warning!("--set {assignment} changes nothing: {method} does not run here");
+}
+
+impl EarlierFlags {
+    /// What was asked for; nothing asked keeps what is there.
+    pub(crate) fn choice(self) -> Earlier {
+        match (self.resume, self.overwrite) {
+            (true, _) => Earlier::Resume,
+            (_, true) => Earlier::Overwrite,
+            _ => Earlier::Keep,
+        }
+    }
+}
