@@ -158,7 +158,7 @@ fn field(name: &str) -> String {
 fn escaped(json: &str) -> String {
     json.chars().fold(String::with_capacity(json.len()), |mut text, c| {
         if c.is_control() {
-            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+            text += &format!("\\u{:04x}", u32::from(c));
         } else {
             text.push(c);
         }
