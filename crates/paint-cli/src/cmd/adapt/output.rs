@@ -156,14 +156,10 @@ fn field(name: &str) -> String {
 
 /// JSON of the same meaning without the control characters that it may hold raw.
 fn escaped(json: &str) -> String {
-    json.chars().fold(String::with_capacity(json.len()), |mut text, c| {
-        if c.is_control() {
-            text += &format!("\\u{:04x}", u32::from(c));
-        } else {
-            text.push(c);
-        }
-        text
-    })
+    let escape = |c: char| {
+        if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() }
+    };
+    json.chars().map(escape).collect()
 }
 
 /// Says what was done, on stderr.
