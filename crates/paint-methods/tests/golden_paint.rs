@@ -155,7 +155,10 @@ fn ten_steps(name: &str, changed: &toml::Table, retrievals: usize, tolerance: f6
             let sum: f64 = moved.iter().map(|&x| f64::from(x)).sum();
             let magnitude: f64 = moved.iter().map(|&x| f64::from(x.abs())).sum();
             let gap = (sum - f64::from(sums[0])).abs().max((magnitude - f64::from(sums[1])).abs());
-            assert!(gap < tolerance * f64::from(sums[1]) + flips, "step {t} {name}: {gap:e} of {sums:?}");
+            assert!(
+                gap < tolerance * f64::from(sums[1]) + flips,
+                "step {t} {name}: {gap:e} of {sums:?}"
+            );
         }
     }
     assert!([0, 1].iter().all(|few| confident.contains(few)) && confident.iter().any(|&n| n > 2));

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use paint_data::corruption::CORRUPTIONS;
 use paint_data::dataset::{Corrupt, Options};
 use paint_data::{dataset, scenario};
-use paint_methods::METHODS;
-use paint_run::config::{Draft, Method, Model, Prediction, Source};
+use paint_run::config::{Draft, Method, Model, Prediction, Source, method_of};
 use paint_run::probe;
 use serde::{Deserialize, Serialize};
 
@@ -136,19 +135,13 @@ impl Protocol {
     /// Changes one key, as `scenario.severity=3`, or one setting of a method, as `paint.eta=0.5`.
     pub fn set(&mut self, assignment: &str) -> Result<()> {
         let mut draft = Draft::parse(&self.to_toml()?, &self.name)?;
-        if Self::method_of(assignment).is_some() {
+        if method_of(assignment).is_some() {
             draft.set_assignment(&format!("settings.{}", assignment.trim_start()))?;
         } else {
             draft.set_assignment(assignment)?;
         }
         *self = Self::parse(&draft.text()?, &self.name)?;
         Ok(())
-    }
-
-    /// The method that an assignment such as `paint.eta=0.5` is for, if it is for one.
-    pub fn method_of(assignment: &str) -> Option<&'static str> {
-        let first = assignment.split(['.', '=']).next().unwrap_or_default().trim();
-        METHODS.iter().map(|method| method.name).find(|name| *name == first)
     }
 
     /// Puts the clean source images after every domain as visits of their own, adaptation left on, as EATA looks at

@@ -6,8 +6,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use paint_files::printable;
 use paint_run::Session;
-use paint_run::session::{BatchDone, End, Event, Predicted, Prediction, Prompts, Skipped, Summary};
 use paint_run::escape::csv;
+use paint_run::session::{BatchDone, End, Event, Predicted, Prediction, Prompts, Skipped, Summary};
 use serde_json::json;
 
 /// Predictions on their way to stdout, and a bar where somebody watches.
