@@ -11,12 +11,10 @@
 use paint_data::{Image, Sample, SampleRef};
 use paint_methods::Method;
 use paint_nn::backbone::AttentionMap;
+use paint_run::watch::Watch;
+use paint_run::{Error, Experiment, Result};
 use paint_tensor::{Gradients, Tensor};
 use serde::{Deserialize, Serialize};
-
-use crate::{Error, Result};
-use paint_run::Experiment;
-use paint_run::watch::Watch;
 
 /// One map.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,7 @@
 //! The numbers of the paper, as data: tables from its text, curves read off the authors' figures.
 
 use paint_nn::backbone::Family;
-
-use crate::{Error, Result};
+use paint_run::{Error, Result};
 
 /// What the numbers of a table or figure are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

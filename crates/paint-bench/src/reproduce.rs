@@ -6,12 +6,12 @@
 use std::fmt::Display;
 
 use paint_methods::{METHODS, SourceNeed};
+use paint_run::probe;
+use paint_run::{Error, Result};
 use toml::Value;
 
 use crate::grid::Variant;
 use crate::protocol::Protocol;
-use crate::{Error, Result};
-use paint_run::probe;
 
 /// A table or figure that can be built.
 pub struct Target {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use paint_run::config::{Config, INERT, flatten};
 use paint_run::fingerprint::digest;
+use paint_run::{Error, Result};
 
 use crate::protocol::{Fingerprints, PLACES, Protocol};
-use crate::{Error, Result};
 
 /// One run.
 #[derive(Debug, Clone)]

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use paint_run::probe::Glance;
+use paint_run::summary::{Cost, DomainResult, Figures, MatchingAccuracy, Summary};
 use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
-use paint_run::probe::Glance;
-use paint_run::summary::{Cost, DomainResult, Figures, MatchingAccuracy, Summary};
 
 /// One line of `results.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

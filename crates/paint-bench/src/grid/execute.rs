@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use paint_run::experiment::{Earlier, Experiment, write_json};
+use paint_run::{Error, Event, Result};
 use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, run_name};
@@ -12,9 +14,6 @@ use super::cell_result::CellResult;
 use super::layout::Grid;
 use super::looks::Looks;
 use super::timing::CellTiming;
-use crate::{Error, Result};
-use paint_run::Event;
-use paint_run::experiment::{Earlier, Experiment, write_json};
 
 /// What happens to a grid; `cell` is a place in [`Grid::cells`].
 #[derive(Debug)]

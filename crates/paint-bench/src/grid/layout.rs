@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use paint_methods::{SourceNeed, by_name};
+use paint_run::{Error, Result};
 
 use super::cell::{Cell, cell_id};
 use super::settings::{Named, named};
 use super::variant::Variant;
 use crate::protocol::{Place, Protocol};
-use crate::{Error, Result};
 
 /// All runs of a benchmark.
 #[derive(Debug, Clone)]

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use paint_data::SampleRef;
 use paint_methods::Method;
+use paint_run::experiment::{Experiment, write_json};
+use paint_run::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::cam::{ActivationMap, look};
-use crate::{Error, Result};
-use paint_run::experiment::{Experiment, write_json};
 
 /// The maps of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

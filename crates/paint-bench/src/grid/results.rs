@@ -4,6 +4,7 @@ use std::path::Path;
 
 use paint_run::config::is_default_precision;
 use paint_run::probe::CLEAN;
+use paint_run::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::cell_result::CellResult;
@@ -13,7 +14,6 @@ use super::row::{Column, Row, domains, figure, row};
 use super::significance::{Paired, paired};
 use super::variant::Variant;
 use crate::protocol::Protocol;
-use crate::{Error, Result};
 
 /// `summary.json` of a benchmark: nothing in it depends on the machine's speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,10 +2,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::*;
-use crate::protocol::{Place, Protocol};
 use paint_run::Event;
 use paint_run::model::embedded;
+
+use super::*;
+use crate::protocol::{Place, Protocol};
 
 /// Two domains of eight embedded images, two seeds.
 pub(crate) fn protocol() -> Protocol {

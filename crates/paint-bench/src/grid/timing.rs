@@ -3,11 +3,10 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
-use crate::{Error, Result};
 use paint_run::experiment::STATE_FILE;
 use paint_run::metric::restart_peak_memory;
+use paint_run::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// Marks a run that shared the machine with others of its grid.
 const SIDE_BY_SIDE: &str = "side-by-side";

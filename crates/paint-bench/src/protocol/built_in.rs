@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use paint_run::{Error, Result};
+
 use super::document::Protocol;
-use crate::{Error, Result};
 
 /// Name and document of each.
 pub const PROTOCOLS: &[(&str, &str)] = &[

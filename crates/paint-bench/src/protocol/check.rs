@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 
 use paint_methods::by_name;
+use paint_run::{Error, Result};
 
 use super::document::Protocol;
 use crate::reference::reference;
-use crate::{Error, Result};
 
 /// The most runs of one method on one order.
 pub const MOST_SEEDS: usize = 10_000;

@@ -5,11 +5,11 @@ use std::fmt;
 
 use paint_run::config::flatten;
 use paint_run::fingerprint::digest;
+use paint_run::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::document::Protocol;
 use super::place::PLACES;
-use crate::{Error, Result};
 
 /// One key in which two protocols differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,10 +7,10 @@ use paint_data::dataset::{Corrupt, Options};
 use paint_data::{dataset, scenario};
 use paint_run::config::{Draft, Method, Model, Prediction, Source, method_of};
 use paint_run::probe;
+use paint_run::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::place::Place;
-use crate::{Error, Result};
 
 /// The pinned description of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

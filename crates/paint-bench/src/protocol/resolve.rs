@@ -7,16 +7,16 @@ use paint_data::scenario::Selection;
 use paint_data::{Dataset, Stream};
 use paint_methods::METHODS;
 use paint_rng::Seed;
-use sha2::{Digest as _, Sha256};
-
-use super::document::{Fingerprints, Protocol};
-use super::place::Place;
-use crate::{Error, Result};
 use paint_run::config::Model;
 use paint_run::experiment::Experiment;
 use paint_run::fingerprint::{contents, digest, hex};
 use paint_run::probe;
 use paint_run::source::Pool;
+use paint_run::{Error, Result};
+use sha2::{Digest as _, Sha256};
+
+use super::document::{Fingerprints, Protocol};
+use super::place::Place;
 
 impl Protocol {
     /// This protocol with everything it leaves open taken from the data and the weights at `place`.

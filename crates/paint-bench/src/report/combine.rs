@@ -1,6 +1,7 @@
 //! Several results in one table.
 
-use crate::Result;
+use paint_run::Result;
+
 use crate::grid::{CellTiming, Column, Results, Row};
 
 /// The name of a row among those of `folders` results.

@@ -1,10 +1,10 @@
 //! Our rows beside the paper's: accuracies with their difference, prompts found again, and what differs between the protocols.
 
 use paint_nn::backbone::{self, Family};
+use paint_run::Result;
 use paint_run::probe::Glance;
 
 use super::number::{decimal, signed};
-use crate::Result;
 use crate::grid::{Results, Row, Spread};
 use crate::protocol::{Difference, Protocol};
 use crate::reference::{Measure, Reference, ReferenceRow, reference};

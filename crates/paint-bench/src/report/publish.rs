@@ -7,6 +7,10 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use paint_run::checkpoint::read_state;
+use paint_run::config::Method;
+use paint_run::event::BatchDone;
+use paint_run::experiment::{Experiment, STATE_FILE, write_json, write_text};
+use paint_run::{Error, Result};
 use paint_tensor::{Device, Tensor};
 use serde::Serialize;
 
@@ -16,10 +20,6 @@ use super::html::{BenchPage, CamMap, CamShot, Shot, Trace, bench_page};
 use super::latex::results_latex;
 use super::markdown::results_markdown;
 use crate::grid::{Cell, Grid, Looks, Outcome, Results, Row};
-use crate::{Error, Result};
-use paint_run::config::Method;
-use paint_run::event::BatchDone;
-use paint_run::experiment::{Experiment, STATE_FILE, write_json, write_text};
 
 /// What is published.
 #[derive(Clone, Copy)]

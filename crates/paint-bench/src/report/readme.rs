@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use paint_run::escape::{markdown, markdown_code};
+use paint_run::{Error, Result};
 
 use super::notice::notice;
 use super::number::spread;
 use crate::grid::{Results, Row};
-use crate::{Error, Result};
 
 const BEGIN: &str = "<!-- results: generated, see results/README.md -->";
 const END: &str = "<!-- end of results -->";

@@ -24,7 +24,7 @@ fn a_target_of_the_paper_runs_from_nothing_and_stands_beside_its_numbers() {
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     for told in [text, page, String::from_utf8_lossy(&output.stdout).into_owned()] {
         assert!(told.contains("not imagenet-c numbers"), "{told}");
-        assert!(told.contains("6 embedded CIFAR-10 images a visit"), "{told}");
+        assert!(told.contains("6 embedded CIFAR-10 images per visit"), "{told}");
     }
 }
 

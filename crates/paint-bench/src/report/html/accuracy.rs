@@ -8,7 +8,7 @@ use super::chart::{Bar, bars, colour};
 use super::page::Page;
 use crate::grid::{Results, Row};
 use crate::reference::Measure;
-use crate::report::Comparison;
+use crate::report::compare::Comparison;
 use crate::report::number::spread;
 
 pub(super) fn sections(results: &Results, comparisons: &[Comparison], page: &mut Page) {

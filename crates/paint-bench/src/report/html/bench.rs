@@ -8,7 +8,7 @@ use super::page::Page;
 use super::stream::{self, Trace};
 use super::{accuracy, cost, forgetting, paper, returns, significance, sweep};
 use crate::grid::{CellTiming, Results};
-use crate::report::Comparison;
+use crate::report::compare::Comparison;
 use crate::report::notice::{notice, title};
 
 /// Everything a page shows.

@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use paint_data::{Image, Sample, SampleRef};
-use paint_run::Experiment;
 use paint_run::escape::html as escape;
+use paint_run::{Experiment, Result};
 
 use super::embed::img;
 use super::page::Page;
-use crate::Result;
 use crate::cam::ActivationMap;
 
 /// One image, and where each method looked.

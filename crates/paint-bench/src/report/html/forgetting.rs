@@ -7,7 +7,7 @@ use super::page::Page;
 use super::table::Table;
 use crate::grid::{Results, Spread};
 use crate::reference::Measure;
-use crate::report::Comparison;
+use crate::report::compare::Comparison;
 use crate::report::number::{decimal, signed};
 
 pub(super) fn section(results: &Results, comparisons: &[Comparison], page: &mut Page) {

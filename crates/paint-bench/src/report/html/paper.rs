@@ -2,7 +2,7 @@
 
 use super::page::{Page, warning};
 use super::table::Table;
-use crate::report::{Comparison, Matched};
+use crate::report::compare::{Comparison, Matched};
 
 pub(super) fn section(comparison: &Comparison, page: &mut Page) {
     let reference = &comparison.reference;

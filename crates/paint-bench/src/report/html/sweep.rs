@@ -3,7 +3,7 @@
 use super::chart::{Mark, Series, Stroke, colour, lines, on_page};
 use super::page::Page;
 use crate::grid::{Results, Row};
-use crate::report::Comparison;
+use crate::report::compare::Comparison;
 
 const TEXT: &str =
     "Mean accuracy at each value of the setting, all else the same; a broken line is the paper's.";

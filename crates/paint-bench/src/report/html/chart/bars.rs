@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::scale::Scale;
 use paint_run::escape::html as escape;
+
+use super::scale::Scale;
 
 /// One bar.
 pub(crate) struct Bar {

@@ -1,8 +1,9 @@
 //! Groups of bars side by side, one group for each place of a stream.
 
+use paint_run::escape::html as escape;
+
 use super::scale::Scale;
 use super::sheet::{PLOT, Sheet, foot, lean};
-use paint_run::escape::html as escape;
 
 /// One group.
 pub(crate) struct Group {

@@ -1,8 +1,9 @@
 //! Lines over a stream, each with its name at its end.
 
+use paint_run::escape::html as escape;
+
 use super::scale::Scale;
 use super::sheet::{Mark, PLOT, Sheet, WIDTH, foot, longest};
-use paint_run::escape::html as escape;
 
 /// The smallest distance between two names on the right.
 const APART: f64 = 14.0;

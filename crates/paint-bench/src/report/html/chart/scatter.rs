@@ -1,8 +1,9 @@
 //! Named dots: each name beside its dot, none on another.
 
+use paint_run::escape::html as escape;
+
 use super::scale::{Scale, number};
 use super::sheet::{LEFT, LETTER, PLOT, Sheet, TOP, WIDTH};
-use paint_run::escape::html as escape;
 
 const RIGHT: f64 = 120.0;
 const RADIUS: f64 = 6.0;

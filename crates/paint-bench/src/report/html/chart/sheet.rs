@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::scale::{Scale, number};
 use paint_run::escape::html as escape;
+
+use super::scale::{Scale, number};
 
 /// The width of every sheet.
 pub(crate) const WIDTH: f64 = 900.0;
