@@ -10,12 +10,14 @@ use paint_run::source::SourceImages;
 use paint_tensor::Device;
 use serde::Serialize;
 
+use crate::Usage;
+use crate::flags::{ComputeFlags, SeedFlag};
 use crate::output::Output;
 use crate::place::{dataset_row, resolved};
-use crate::{Usage, process};
 
 /// Measure the statistics of a network's tokens on clean images, which `keel` aligns to
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The file of weights of a vision transformer; `embedded` for the built-in ones
     #[arg(long)]
@@ -27,18 +29,21 @@ pub(crate) struct Args {
     /// How many of them are drawn [default: 2000, or all where there are fewer]
     #[arg(long)]
     count: Option<usize>,
-    /// The seed of the draw
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    seed: SeedFlag,
     /// The file to write [default: beside the weights, where `keel` finds it]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// The row of `paint list devices`
-    #[arg(long, default_value = "cpu")]
-    device: String,
+    #[command(flatten)]
+    compute: ComputeFlags,
     #[command(flatten)]
     output: Output,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  paint stats --weights model.safetensors --images clean_images/
+  paint stats --weights embedded --images CIFAR --count 1000 --out statistics.safetensors";
 
 /// What is printed.
 #[derive(Debug, Serialize)]
@@ -48,7 +53,7 @@ struct Written {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    process::set_threads(0)?;
+    args.compute.threads.start()?;
     let out = match &args.out {
         Some(out) => out.clone(),
         None if args.weights == Path::new(embedded::NAME) => {
@@ -64,17 +69,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Usage(format!("--out {} is the file of weights: name another", out.display())).into()
         );
     }
-    let device = Device::from_name(&args.device)?;
+    let device = Device::open(args.compute.device(), args.compute.precision().parse()?)?;
     let model = model::open(&mut Model::new(&args.weights), &device)?;
     let source = Source {
         name: dataset_row(&args.images).into(),
         path: args.images.clone(),
         options: Options { split: Split::Train, labels: Labels::Ignored, ..Options::default() },
         images: args.count,
-        seed: Some(args.seed),
+        seed: Some(args.seed.seed.unwrap_or(0)),
     };
-    let images =
-        SourceImages::open(&source, args.seed, model.spec(), (None, Resize::default()), &device)?;
+    let images = SourceImages::open(
+        &source,
+        args.seed.seed.unwrap_or(0),
+        model.spec(),
+        (None, Resize::default()),
+        &device,
+    )?;
     let statistics = SourceStatistics::collect(&*model, images.data().images)?;
     statistics.save(&out)?;
     let written = Written { file: out, images: statistics.images() };

@@ -261,7 +261,7 @@ fn a_hook_sees_every_block_and_decides_what_the_next_one_reads() {
     let (vit, x) = (vit(), images(1, 2));
     let plain = vit.forward(&x, &Request::default()).unwrap().logits.to_vec().unwrap();
     for (factor, same) in [(1.0, true), (2.0, false)] {
-        let hook = Hook { at: 3, factor, seen: Default::default() };
+        let hook = Hook { at: 3, factor, seen: std::cell::RefCell::default() };
         let request = Request { after_block: Some(&hook), ..Request::default() };
         let logits = vit.forward(&x, &request).unwrap().logits.to_vec().unwrap();
         assert_eq!(logits == plain, same);
