@@ -20,7 +20,7 @@
 //! 7. The key of `P_s` moves towards the mean query (Eq. 11).
 //! 8. The prediction that counts, with the updated prompt and blocks.
 //!
-//! A step that comes to a loss or a prediction that is not finite is undone and returns [`Error::Diverged`].
+//! A step that comes to a loss or a prediction that is not finite is undone and returns [`Error::Diverged`](crate::Error::Diverged).
 //!
 //! # Fidelity
 //! The paper and the authors' code differ; `preset = "paper"` follows the first where it speaks, `preset = "reference"`
