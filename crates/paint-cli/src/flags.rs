@@ -65,7 +65,7 @@ pub(crate) struct EarlierFlags {
 /// `--set`, in one dialect everywhere.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct SetFlag {
-    /// Set a key: paint.eta=0.4 (method.eta where one method runs), scenario.severity=3; can be repeated. See `paint explain`
+    /// Set a key: paint.eta=0.4 (method.eta where one method runs), scenario.severity=3; can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) assignments: Vec<String>,
 }

@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Number of epochs
     #[arg(long)]
     epochs: Option<u32>,
-    /// Set a key of the recipe, such as `drop_path=0.2` or augment.pad=2; can be repeated. See `paint explain vit`
+    /// Set a key of the recipe, such as `drop_path=0.2` or augment.pad=2; can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     assignments: Vec<String>,
     /// Folder for the results
