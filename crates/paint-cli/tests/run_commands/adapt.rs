@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use paint_data::Image;
+use paint_nn::state::file::{self, Kind};
+use paint_tensor::Device;
 use serde_json::Value;
 
 use crate::support::{image, mosaic, paint, stderr, text, weights, write_arrays};
@@ -80,7 +82,9 @@ fn a_folder_without_labels_is_predicted_and_the_state_continues() {
 
     let saved = fs::read(&state).unwrap();
     let second = adapt(&kept);
-    assert!(stderr(&second).contains("has adapted to 6 images before"), "{}", stderr(&second));
+    for told in ["has adapted to 6 images before", "are predicted again"] {
+        assert!(stderr(&second).contains(told), "{}", stderr(&second));
+    }
     fs::write(&state, &saved).unwrap();
     assert_eq!(second.stdout, adapt(&kept).stdout);
     assert_ne!(second.stdout, first.stdout);
@@ -121,6 +125,20 @@ fn json_has_an_object_for_every_image_batch_and_save_and_a_summary() {
         assert_eq!(summary[key], value, "{key}: {summary}");
     }
     assert_eq!((&summary["end"], &summary["state"]), (&"finished".into(), &state.into()));
+}
+
+#[test]
+fn as_many_prompts_are_counted_as_the_memory_holds() {
+    let temp = tempfile::tempdir().unwrap();
+    let (images, state) = (array(temp.path(), 12), temp.path().join("state"));
+    // The memory is asked at every forward pass, and no batch is like another: the last pass of a batch makes prompts too.
+    let mut command = adapt(&["--images", &images, "--json", "--state", &text(&state)], 4);
+    command.args(["--set", "method.preset=reference", "--set", "method.eta=1.0"]);
+    let objects = objects(&command.output().unwrap());
+    let kept = file::read(&state, Kind::Adaptation, &Device::cpu()).unwrap().state;
+    let held = kept.tensors.keys().filter(|name| name.ends_with("/key")).count();
+    assert!(held > 3, "{held}");
+    assert_eq!(objects[objects.len() - 1]["prompts"]["allocated"], held);
 }
 
 #[test]
@@ -309,19 +327,19 @@ fn a_state_has_one_process_at_a_time_and_a_place_that_can_be_written() {
 #[test]
 fn a_killed_adaptation_goes_on_where_it_was_saved_and_ends_with_the_same_bits() {
     let temp = tempfile::tempdir().unwrap();
-    let images = array(temp.path(), 48);
+    let images = array(temp.path(), 24);
     let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
     let run = |state: &Path, extra: &[&str]| {
         let mut command = adapt(&["--images", &images, "--state", &text(state)], 4);
-        command.args(["--checkpoint-every", "3"]).args(extra);
+        command.args(["--checkpoint-every", "2"]).args(extra);
         command
     };
     let expected = stdout(&run(&whole, &[]).output().unwrap());
 
     let mut child = run(&parts, &[]).spawn().unwrap();
-    // The head, and the first image of the fourth batch: the state of the third is on the disk.
+    // The head, and the first image of the third batch: the state of the second is on the disk.
     let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(rows.by_ref().take(1 + 3 * 4 + 1).count(), 14);
+    assert_eq!(rows.by_ref().take(1 + 2 * 4 + 1).count(), 10);
     child.kill().unwrap();
     assert!(!child.wait().unwrap().success(), "it was killed too late");
 
@@ -329,17 +347,17 @@ fn a_killed_adaptation_goes_on_where_it_was_saved_and_ends_with_the_same_bits() 
     let rows = stdout(&rest);
     let (head, rows) = rows.split_once('\n').unwrap();
     let first: usize = rows.split_once(',').unwrap().0.parse().unwrap();
-    assert!(first > 0 && first.is_multiple_of(12), "after a third batch: {first}");
-    let told = format!("continues with image {} of 48", first + 1);
+    assert!(first > 0 && first.is_multiple_of(8), "after two batches: {first}");
+    let told = format!("continues with image {} of 24", first + 1);
     assert!(stderr(&rest).contains(&told), "{}", stderr(&rest));
     assert!(expected.starts_with(head) && expected.ends_with(rows));
     assert!(fs::read(&parts).unwrap() == fs::read(&whole).unwrap(), "the states differ");
 
     // What was finished begins anew, and so does what is asked to.
     let again = stdout(&run(&parts, &[]).output().unwrap());
-    assert_eq!(again.lines().count(), 49);
+    assert_eq!(again.lines().count(), 25);
     let anew = stdout(&run(&parts, &["--from-start"]).output().unwrap());
-    assert_eq!(anew.lines().count(), 49);
+    assert_eq!(anew.lines().count(), 25);
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub enum Event {
         images: Option<usize>,
         /// The first one that is read: 0, or where an earlier session stopped.
         position: usize,
+        /// Whether an earlier session has read the same list to its end.
+        is_repeated: bool,
         /// Images that the state had adapted to before.
         seen: u64,
     },

@@ -89,9 +89,8 @@ impl Session {
         let end = match &images.0 {
             Source::List(list) => self.read_list(list, reading, observe),
             Source::Incoming { files, exif } => {
-                let started =
-                    Event::Started { images: None, position: 0, seen: self.images_seen() };
-                observe(&started)?;
+                let (is_repeated, seen) = (false, self.images_seen());
+                observe(&Event::Started { images: None, position: 0, is_repeated, seen })?;
                 let list = |files| List::files(files, *exif);
                 self.read_incoming(files, list, reading, observe)
             }
@@ -110,9 +109,12 @@ impl Session {
         reading: Reading<'_>,
         observe: &mut Observe<'_>,
     ) -> Result<End> {
-        let mut position = self.position(list, reading.start);
+        let earlier = self.earlier_position(list);
+        let is_repeated = earlier == Some(list.len());
+        let mut position =
+            earlier.filter(|_| reading.start == Start::WhereStopped && !is_repeated).unwrap_or(0);
         let (images, seen) = (Some(list.len()), self.images_seen());
-        observe(&Event::Started { images, position, seen })?;
+        observe(&Event::Started { images, position, is_repeated, seen })?;
         for batch in self.uploads(list, position, reading)? {
             let batch = batch?;
             position += batch.plan.samples.len() + batch.damaged.len();
@@ -153,11 +155,10 @@ impl Session {
         }
     }
 
-    /// Where to begin.
-    fn position(&self, list: &List, start: Start) -> usize {
-        let stopped = self.progress.list.as_ref().filter(|_| start == Start::WhereStopped);
-        let same = stopped.filter(|place| Some(&place.list) == list.id.as_ref());
-        same.map(|place| place.position).filter(|position| *position < list.len()).unwrap_or(0)
+    /// How far an earlier session has read the same list.
+    fn earlier_position(&self, list: &List) -> Option<usize> {
+        let place = self.progress.list.as_ref()?;
+        (Some(&place.list) == list.id.as_ref()).then_some(place.position.min(list.len()))
     }
 
     /// The batches of a list from a position on, at the model's size and on its device.

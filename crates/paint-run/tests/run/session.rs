@@ -129,7 +129,9 @@ fn a_list_goes_on_where_it_was_stopped_and_another_one_begins_with_its_first_ima
         let reading = Reading { stop: Some(&stop), ..Reading::new(2) };
         let end = session.read(&images, reading, &mut |event| {
             match event {
-                Event::Started { position, .. } => first = Some(*position),
+                Event::Started { position, is_repeated, .. } => {
+                    first = Some((*position, *is_repeated))
+                }
                 Event::BatchDone(_) => stop.store(stops, Ordering::Relaxed),
                 Event::Saved => {}
             }
@@ -137,14 +139,15 @@ fn a_list_goes_on_where_it_was_stopped_and_another_one_begins_with_its_first_ima
         });
         (first.unwrap(), end.unwrap())
     };
-    assert_eq!(read(&files, true), (0, End::Stopped));
-    assert_eq!(read(&files, true), (2, End::Stopped));
-    assert_eq!(read(&files[1..], true), (0, End::Stopped), "another list");
-    assert_eq!(read(&files[1..], false), (2, End::Finished));
-    assert_eq!(read(&files[1..], true), (0, End::Stopped), "a list that was finished");
+    let (begins, repeats) = ((0, false), (0, true));
+    assert_eq!(read(&files, true), (begins, End::Stopped));
+    assert_eq!(read(&files, true), ((2, false), End::Stopped));
+    assert_eq!(read(&files[1..], true), (begins, End::Stopped), "another list");
+    assert_eq!(read(&files[1..], false), ((2, false), End::Finished));
+    assert_eq!(read(&files[1..], true), (repeats, End::Stopped), "a list that was finished");
     // The same names, other images.
     std::fs::copy(&files[1], &files[3]).unwrap();
-    assert_eq!(read(&files[1..], false), (0, End::Finished));
+    assert_eq!(read(&files[1..], false), (begins, End::Finished));
 }
 
 #[test]

@@ -10,6 +10,8 @@ use paint_run::escape::csv;
 use paint_run::session::{BatchDone, End, Event, Predicted, Prediction, Prompts, Skipped, Summary};
 use serde_json::json;
 
+use crate::message;
+
 /// Predictions on their way to stdout, and a bar where somebody watches.
 pub(super) struct Output {
     out: BufWriter<StdoutLock<'static>>,
@@ -19,20 +21,23 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn new(is_json: bool, images: Option<usize>) -> anyhow::Result<Self> {
-        let bar = match images {
-            Some(images) => ProgressBar::new(images as u64)
-                .with_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")?),
-            None => ProgressBar::new_spinner().with_style(ProgressStyle::with_template(
-                "{spinner} {pos} images {elapsed} {msg}",
-            )?),
+        let template = match images {
+            Some(_) => "{bar:24} {pos}/{len} {elapsed} {msg}",
+            None => "{spinner} {pos} images {elapsed} {msg}",
         };
+        let images = images.map(|images| images as u64);
+        let bar = ProgressBar::with_draw_target(images, message::bar_target())
+            .with_style(ProgressStyle::with_template(template)?);
         Ok(Self { out: BufWriter::new(io::stdout().lock()), is_json, bar })
     }
 
     /// Prints what happened; an error is that of stdout.
     pub(super) fn show(&mut self, event: &Event, names: &[String]) -> paint_run::Result<()> {
         let shown = match event {
-            Event::Started { images, position, seen } => self.started(*images, *position, *seen),
+            Event::Started { images, position, is_repeated, seen } => {
+                announce(*images, *position, *is_repeated, *seen);
+                self.started(*images, *position, *seen)
+            }
             Event::BatchDone(batch) => self.batch(batch, names),
             Event::Saved => self.line(&json!({ "event": "saved" })),
         };
@@ -44,12 +49,6 @@ impl Output {
     }
 
     fn started(&mut self, images: Option<usize>, position: usize, seen: u64) -> io::Result<()> {
-        if seen > 0 {
-            note!("the state has adapted to {seen} images before");
-        }
-        if position > 0 {
-            note!("continues with image {} of {}", position + 1, images.unwrap_or_default());
-        }
         self.bar.set_position(position as u64);
         if self.is_json {
             self.object(&json!({
@@ -70,7 +69,7 @@ impl Output {
             self.rows(batch, names)?;
         }
         for Skipped { why, .. } in &batch.skipped {
-            self.bar.suspend(|| warning!("skipped: {}", printable(why)));
+            self.bar.suspend(|| warning!("skipped: {why}"));
         }
         self.bar.inc((batch.predictions.len() + batch.skipped.len()) as u64);
         if let Some(prompt) = batch.prompt {
@@ -146,6 +145,19 @@ impl Output {
         object["images_seen"] = session.images_seen().into();
         object["duration_s"] = elapsed.as_secs_f64().into();
         self.line(&object)
+    }
+}
+
+/// Says what a state brings with it.
+fn announce(images: Option<usize>, position: usize, is_repeated: bool, seen: u64) {
+    if seen > 0 {
+        note!("the state has adapted to {} before", counted(seen, "image", "images"));
+    }
+    if position > 0 {
+        let of = images.unwrap_or_default();
+        note!("continues with image {} of {of}, the first after the last save", position + 1);
+    } else if is_repeated {
+        note!("these images were adapted to before, and are predicted again");
     }
 }
 
