@@ -1,4 +1,4 @@
-//! Parameters that train beside a network, with an optimizer of their own: a projector, prompts of pixels.
+//! Parameters that train beside a network, with an optimizer of their own: a projector, or prompts in pixel space.
 
 use paint_nn::optim::Optimizer;
 use paint_nn::params::{Params, Trainable};
@@ -16,12 +16,12 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// Parameters as they begin; all of them train.
+    /// Parameters with their first values; all of them train.
     pub(crate) fn new(params: Params, optimizer: Optimizer) -> Self {
         Self { params, optimizer }
     }
 
-    /// The parameter of this number.
+    /// The parameter at this position.
     pub(crate) fn value(&self, number: usize) -> &Tensor {
         let id = self.params.select(&Trainable::All)[number];
         &self.params[id]
@@ -32,7 +32,8 @@ impl Attached {
         self.params.track(&Trainable::All);
     }
 
-    /// One optimizer step, after which gradients reach nothing; `learner` tells a number that is not finite.
+    /// One optimizer step, after which gradients reach nothing. A value that is not finite is an error of the learner's
+    /// batch.
     pub(crate) fn update(&mut self, gradients: &Gradients, learner: &Learner) -> Result<()> {
         self.optimizer.step(&mut self.params, gradients)?;
         self.params.freeze();
@@ -41,12 +42,12 @@ impl Attached {
         Ok(())
     }
 
-    /// Their names, after a prefix.
+    /// Their names, each with a prefix.
     pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
         self.params.iter().map(|param| format!("{prefix}.{}", param.name())).collect()
     }
 
-    /// Values and moments.
+    /// Values and the state of the optimizer.
     pub(crate) fn save(&self) -> State {
         let mut state = State::default();
         state.nest("params", save_params(&self.params, &Trainable::All));
@@ -54,7 +55,7 @@ impl Attached {
         state
     }
 
-    /// Continues from what [`Attached::save`] gave.
+    /// Continues from a state of [`Attached::save`].
     pub(crate) fn load(&mut self, state: &State) -> Result<()> {
         load_params(&mut self.params, &Trainable::All, &state.part("params"))?;
         Ok(self.optimizer.load(&state.part("optimizer"))?)

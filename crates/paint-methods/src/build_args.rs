@@ -27,7 +27,7 @@ pub struct BuildArgs<'a> {
 }
 
 impl<'a> BuildArgs<'a> {
-    /// All classes of `model`.
+    /// With all classes of `model`, no source data and draws from `seed`.
     pub fn new(model: &'a dyn Backbone, seed: Seed) -> Self {
         Self { model, seed, classes: None, source: None, statistics: None, draws: None }
     }

@@ -1,5 +1,5 @@
-//! The contrastive part of RMT and SANTA: a feature, that of its view and the prototype nearest to it are drawn
-//! together, away from those of the other samples, in the space of a small projector.
+//! The contrastive part of RMT and SANTA: in the space of a small projector, the features of a sample and of its view
+//! and the nearest prototype are pulled together, away from those of the other samples.
 
 use paint_nn::loss;
 use paint_nn::optim::Optimizer;
@@ -15,15 +15,15 @@ use crate::prototypes::Prototypes;
 use crate::source_data::Labelled;
 use paint_nn::state::State;
 
-/// How prototypes and projector are made: the `contrast` table of a method's settings.
+/// The settings of prototypes and projector, the `contrast` table of a method.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Projection {
-    /// The most source images that make the prototypes.
+    /// The prototypes are estimated from at most this many source images.
     images: usize,
-    /// How many of them make a batch.
+    /// The batch size of that estimate.
     batch: usize,
-    /// Width of both layers of the projector.
+    /// The width of both layers of the projector.
     width: usize,
     /// `τ`.
     temperature: f64,
@@ -37,7 +37,7 @@ impl Default for Projection {
 }
 
 impl Projection {
-    /// What holds of the settings it comes from, and what to tell if it does not.
+    /// The conditions that valid settings meet, each with the message for settings that do not.
     pub(crate) fn rules(&self) -> Vec<(bool, &'static str)> {
         let tau = self.temperature;
         vec![
@@ -58,8 +58,8 @@ pub(crate) struct Contrast {
 }
 
 impl Contrast {
-    /// Prototypes of the learner's source, and a projector for its features, drawn as PyTorch begins a linear layer: uniform
-    /// in `±1/√inputs`.
+    /// The prototypes of the learner's source, and a projector whose first values are uniform in `±1/√inputs`, as
+    /// those of a linear layer in PyTorch.
     pub(crate) fn new(
         learner: &Learner,
         source: &Labelled,
@@ -92,7 +92,7 @@ impl Contrast {
         self.projector.track();
     }
 
-    /// The supervised contrastive loss over `3B` rows, of which those of one sample belong together.
+    /// The supervised contrastive loss over `3B` rows, where the three of a sample are positives.
     /// Features of the samples and of their views, `[B, D]` each → `[]`
     pub(crate) fn loss(&self, features: &Tensor, of_views: &Tensor) -> Result<Tensor> {
         let [b, _] = features.dims2("features")?;
@@ -116,14 +116,14 @@ impl Contrast {
         self.projector.names("projector")
     }
 
-    /// The projector and its moments.
+    /// The projector and the state of its optimizer.
     pub(crate) fn save(&self) -> State {
         let mut state = State::default();
         state.nest("projector", self.projector.save());
         state
     }
 
-    /// Continues from what [`Contrast::save`] gave.
+    /// Continues from a state of [`Contrast::save`].
     pub(crate) fn load(&mut self, state: &State) -> Result<()> {
         self.projector.load(&state.part("projector"))
     }

@@ -1,5 +1,5 @@
-//! What the baselines have in common as methods: a batch is checked, an adaptation that fails is undone, and a reset
-//! brings back the method as it was deployed.
+//! What the baselines share as methods: a batch is checked first, a step that fails is undone, and a reset restores the
+//! method as it was deployed.
 
 use paint_nn::backbone::Backbone;
 use paint_tensor::Tensor;
@@ -8,64 +8,64 @@ use crate::learner::Learner;
 use crate::method::{Method, State, Step};
 use crate::{Result, images};
 
-/// The part of a method that is its own. A clone is a snapshot.
+/// What distinguishes one baseline from another. A clone is a snapshot.
 pub(crate) trait Adapt: Clone + Send {
     /// The network that learns.
     fn learner(&self) -> &Learner;
 
-    /// The network that learns, to change it.
+    /// The network that learns, mutably.
     fn learner_mut(&mut self) -> &mut Learner;
 
-    /// Adapts to a batch that has been checked, and predicts it. An error may leave anything behind.
+    /// Adapts to a batch that has been checked, and predicts it. After an error the caller restores a snapshot.
     fn adapt(&mut self, images: &Tensor) -> Result<Step>;
 
-    /// `[B, C]` logits with the present state.
+    /// `[B, C]` logits with the current state.
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
         self.learner().logits(images)
     }
 
-    /// What changes beside the network, its optimizer and the count of batches.
+    /// The state beside the network, its optimizer and the number of batches.
     fn save_rest(&self) -> Result<State> {
         Ok(State::default())
     }
 
-    /// Continues from what [`Adapt::save_rest`] gave.
+    /// Continues from a state of [`Adapt::save_rest`].
     fn load_rest(&mut self, _state: &State) -> Result<()> {
         Ok(())
     }
 
-    /// Names of trained parameters beside the network's.
+    /// The names of trained parameters that are not the network's.
     fn trainable_rest(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The network that training changes.
+    /// The adapted network.
     fn model(&self) -> Option<&dyn Backbone> {
         Some(self.learner().model())
     }
 
-    /// The true domain of the batches to come.
+    /// Sets the true domain of the next batches.
     fn set_domain(&mut self, _domain: Option<usize>) {}
 }
 
-/// A method, and what it was when it was deployed.
+/// A method, and a snapshot of it from its deployment.
 pub(crate) struct Deployed<A> {
-    fresh: A,
-    now: A,
+    initial: A,
+    current: A,
 }
 
 impl<A: Adapt> Deployed<A> {
-    /// Deploys.
-    pub(crate) fn new(fresh: A) -> Self {
-        let now = fresh.clone();
-        Self { fresh, now }
+    /// Deploys a method.
+    pub(crate) fn new(initial: A) -> Self {
+        let current = initial.clone();
+        Self { initial, current }
     }
 
     fn try_step(&mut self, images: &Tensor) -> Result<Step> {
-        let step = self.now.adapt(&images.detach())?;
-        self.now.learner_mut().finish()?;
+        let step = self.current.adapt(&images.detach())?;
+        self.current.learner_mut().finish()?;
         for value in step.logits.to_vec()? {
-            self.now.learner().finite("a logit", value)?;
+            self.current.learner().finite("a logit", value)?;
         }
         Ok(step)
     }
@@ -73,50 +73,50 @@ impl<A: Adapt> Deployed<A> {
 
 impl<A: Adapt> Method for Deployed<A> {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
-        images::check(images, self.now.learner().spec())?;
-        let before = self.now.clone();
-        self.try_step(images).inspect_err(|_| self.now = before)
+        images::check(images, self.current.learner().spec())?;
+        let before = self.current.clone();
+        self.try_step(images).inspect_err(|_| self.current = before)
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        images::check(images, self.now.learner().spec())?;
-        self.now.predict(&images.detach())
+        images::check(images, self.current.learner().spec())?;
+        self.current.predict(&images.detach())
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.now = self.fresh.clone();
+        self.current = self.initial.clone();
         Ok(())
     }
 
     fn save(&self) -> Result<State> {
-        let mut state = self.now.learner().save();
-        let rest = self.now.save_rest()?;
+        let mut state = self.current.learner().save();
+        let rest = self.current.save_rest()?;
         state.tensors.extend(rest.tensors);
         state.counters.extend(rest.counters);
         Ok(state)
     }
 
     fn load(&mut self, state: &State) -> Result<()> {
-        let mut next = self.fresh.clone();
+        let mut next = self.initial.clone();
         next.learner_mut().load(state)?;
         next.load_rest(state)?;
-        self.now = next;
+        self.current = next;
         Ok(())
     }
 
     fn trainable(&self) -> Vec<String> {
-        let learner = self.now.learner();
+        let learner = self.current.learner();
         let mut names = learner.model().params().names(learner.trained());
-        names.extend(self.now.trainable_rest());
+        names.extend(self.current.trainable_rest());
         names
     }
 
     fn model(&self) -> Option<&dyn Backbone> {
-        self.now.model()
+        self.current.model()
     }
 
     fn set_domain(&mut self, domain: Option<usize>) {
-        self.now.set_domain(domain);
+        self.current.set_domain(domain);
     }
 }
 

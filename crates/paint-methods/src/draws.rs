@@ -1,8 +1,7 @@
-//! Every random draw a method makes, one trait per purpose.
+//! Every random draw a method makes, with one trait per purpose.
 //!
-//! A draw is a function of what it is for and of the step, never of the draws before it: a run continues from its step
-//! counter alone, and a recorded run is replayed by putting another implementation in the place of one field of
-//! [`Draws`].
+//! A draw depends on its purpose and on the step, never on the draws before it. A run therefore continues from its step
+//! counter alone, and a recorded run is replayed by replacing the fields of [`Draws`] that it recorded.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -108,7 +107,7 @@ pub(crate) fn padded_view(draws: &dyn ViewDraws, number: u64, images: &Tensor) -
     padded_views(draws, number..number + 1, images)
 }
 
-/// Draws derived from the seed of a run. The labels are part of every published result: another one gives other numbers.
+/// Draws derived from the seed of a run. Changing a label changes every result that depends on it.
 #[derive(Debug, Clone, Copy)]
 pub struct Seeded(pub Seed);
 

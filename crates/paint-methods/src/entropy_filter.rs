@@ -1,4 +1,4 @@
-//! Which samples are sure enough to learn from: entropy below a margin, as ETA, EATA and SAR ask.
+//! Which samples are confident enough to learn from: those with an entropy below a margin, as in ETA, EATA and SAR.
 
 use paint_nn::loss;
 use paint_tensor::Tensor;
@@ -29,13 +29,13 @@ impl Entropies {
         among.into_iter().filter(|&i| self.values[i] < self.margin).collect()
     }
 
-    /// The mean over some samples; over none it is 0 and so are its gradients.  → `[]`
+    /// The mean over some samples; over none, it and its gradients are 0.  → `[]`
     pub(crate) fn mean_of(&self, samples: &[usize]) -> Result<Tensor> {
         mean_of(&self.tensor, samples)
     }
 }
 
-/// The mean over some rows of `[B]`; over none it is 0 and so are its gradients.  → `[]`
+/// The mean over some rows of `[B]`; over none, it and its gradients are 0.  → `[]`
 pub(crate) fn mean_of(values: &Tensor, rows: &[usize]) -> Result<Tensor> {
     Ok(values.gather(rows)?.sum_all()?.scale(1.0 / rows.len().max(1) as f32)?)
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sure_pass_and_the_unsure_do_not() {
+    fn confident_samples_pass_and_unsure_ones_do_not() {
         let z =
             Tensor::from_vec(vec![0.0, 0.0, 9.0, 0.0, 0.0, 1.0], [3, 2], &Device::cpu()).unwrap();
         // Entropies ln 2 = 0.693, 0.001 and 0.582 against 0.9 ln 2 = 0.624.

@@ -33,7 +33,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A method was asked for that does not exist.
+    /// The name is no method's.
     #[error("unknown method {name:?}: known are {known}")]
     UnknownMethod {
         /// The name that was given.
@@ -65,7 +65,7 @@ pub enum Error {
         /// What the state holds.
         found: String,
     },
-    /// The images cannot be adapted to.
+    /// The images are not a batch that the model takes.
     #[error("images: expected {expected}, found {found}")]
     Images {
         /// What the model takes.
@@ -73,7 +73,7 @@ pub enum Error {
         /// What was given.
         found: String,
     },
-    /// A step came to numbers that would poison the model. The state is as it was before the step.
+    /// A step led to numbers that are not finite. The state is what it was before the step.
     #[error("{what} is {value} at step {step}; the step was undone")]
     Diverged {
         /// The loss or output that is not finite.
@@ -83,7 +83,7 @@ pub enum Error {
         /// The batch, counted from 0.
         step: u64,
     },
-    /// A method that looks at source data before it is deployed was given none.
+    /// A method that needs source data before it is deployed was given none.
     #[error("{method} needs {need} before it is deployed, and was given {found}")]
     NoSource {
         /// The method.
@@ -109,8 +109,8 @@ pub enum Error {
         /// Its error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The oracle was asked for without the true domain.
-    #[error("the oracle needs the true domain of a batch, and none was told")]
+    /// The oracle needs the true domain.
+    #[error("the oracle needs the true domain of each batch, and none was given")]
     NoDomain,
 }
 

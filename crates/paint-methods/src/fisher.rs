@@ -1,7 +1,7 @@
 //! How much each parameter matters to the source: the diagonal Fisher information, as EATA estimates it (its Eq. 9).
 //!
-//! `F_j = (1/N) Σ_n (∂L_n/∂θ_j)²` over `N` batches of source images, where `L_n` is the mean cross-entropy of batch `n`
-//! with the model's own predictions as labels; the square of a batch's mean gradient is what the authors' code takes.
+//! `F_j = (1/N) Σ_n (∂L_n/∂θ_j)²` over `N` batches of source images, where `L_n` is the mean cross-entropy of batch
+//! `n` with the model's own predictions as labels. Like the authors' code, this squares the mean gradient of a batch.
 
 use paint_nn::loss;
 use paint_nn::params::ParamId;
@@ -10,7 +10,7 @@ use paint_tensor::Tensor;
 use crate::Result;
 use crate::learner::Learner;
 
-/// The estimate, and the values it was made at.
+/// The estimate, and the parameter values it was made at.
 #[derive(Debug, Clone)]
 pub(crate) struct Fisher(Vec<Weight>);
 
@@ -23,7 +23,7 @@ struct Weight {
 }
 
 impl Fisher {
-    /// From `[M, 3, H, W]` source images in batches of `batch`, for what the learner trains. The learner is left frozen.
+    /// From `[M, 3, H, W]` source images in batches of `batch`, for what the learner trains. It is frozen afterwards.
     pub(crate) fn estimate(learner: &mut Learner, images: &Tensor, batch: usize) -> Result<Self> {
         let m = images.shape()[0];
         let mut sums: Vec<(ParamId, Tensor)> = Vec::new();

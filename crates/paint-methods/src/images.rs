@@ -1,4 +1,5 @@
-//! What every method asks of a batch before it touches the model: your own calls [`check`] first.
+//! The check of a batch that every method makes before it touches the model. A method of your own calls [`check`]
+//! first.
 
 use paint_nn::backbone::Spec;
 use paint_tensor::Tensor;
@@ -8,7 +9,7 @@ use crate::{Error, Result};
 /// Refuses a batch that is empty, has another size than the model takes, holds NaN or infinity, or cannot lie in
 /// [0, 1]. Returns `B`.
 ///
-/// One sum tells: it is not finite if any pixel is not, and pixels of 0 to 255 give a mean far above 1. The check
+/// The mean is enough: it is not finite if any pixel is not, and far above 1 if pixels run from 0 to 255. The check
 /// reads one number from the device.
 pub fn check(images: &Tensor, spec: &Spec) -> Result<usize> {
     let [height, width] = spec.image_size;

@@ -1,9 +1,9 @@
-//! A network that learns: the source, the copy that adapts, and the optimizer between them.
+//! A network that learns: the source, the copy that adapts, and its optimizer.
 //!
-//! Batch norms use the statistics of the batch, in the source too, as all these methods have it.
+//! Batch norms use the statistics of the batch, in the source too, as in all methods that are built on this.
 //!
-//! Everything here is cheap to clone, because tensors are shared until they are replaced: a method is undone or reset
-//! by putting back a clone.
+//! Everything here is cheap to clone, because tensors are shared until they are replaced. A step is undone, and a
+//! method reset, by restoring a clone.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::build_args::BuildArgs;
 use crate::method::State;
 use crate::{Error, Result};
 
-/// How a gradient becomes an update. What a rule remembers lives on from batch to batch.
+/// The optimizers of the baselines. Their state is kept from batch to batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Descent {
@@ -25,12 +25,12 @@ pub(crate) enum Descent {
     Adam,
     /// SGD with momentum 0.9.
     Momentum,
-    /// SGD with Nesterov's momentum 0.9.
+    /// SGD with Nesterov momentum 0.9.
     Nesterov,
 }
 
 impl Descent {
-    /// An optimizer for everything of `select`.
+    /// An optimizer for what `select` covers.
     pub(crate) fn optimizer(self, select: Trainable, lr: f64) -> Optimizer {
         let sgd = |nesterov| Rule::Sgd(Sgd { momentum: 0.9, nesterov, weight_decay: 0.0 });
         let rule = match self {
@@ -66,7 +66,8 @@ impl Clone for Learner {
 }
 
 impl Learner {
-    /// Adapts `trained` of a duplicate of the model; `method` is who is told if the network has nothing of the kind.
+    /// Adapts `trained` of a duplicate of the model. A network without such parameters is an error, in which `method`
+    /// names the method.
     pub(crate) fn new(
         method: &'static str,
         args: &BuildArgs<'_>,
@@ -80,7 +81,7 @@ impl Learner {
         Ok(Self { trained, optimizer, ..Self::frozen(args) })
     }
 
-    /// A duplicate of the model of which nothing trains.
+    /// A duplicate of the model in which nothing trains.
     pub(crate) fn frozen(args: &BuildArgs<'_>) -> Self {
         let mut source = args.model.duplicate();
         source.params_mut().freeze();
@@ -95,7 +96,7 @@ impl Learner {
         self.source.spec()
     }
 
-    /// Where the network lives.
+    /// The device of the network.
     pub(crate) fn device(&self) -> Device {
         self.source.params().device()
     }
@@ -120,7 +121,7 @@ impl Learner {
         self.step
     }
 
-    /// A forward pass of one of the method's networks over the classes that compete.
+    /// A forward pass of one of the method's networks, with the logits of the classes that compete.
     pub(crate) fn forward(&self, network: &dyn Backbone, images: &Tensor) -> Result<Features> {
         let request = Request { classes: self.classes.as_deref(), ..Request::default() };
         Ok(network.forward(images, &request)?)
@@ -141,7 +142,7 @@ impl Learner {
         self.model.params_mut().freeze();
     }
 
-    /// Changes the rate of the updates to come.
+    /// Sets the learning rate of the next updates.
     pub(crate) fn set_rate(&mut self, lr: f64) {
         self.optimizer.groups_mut().iter_mut().for_each(|group| group.lr = lr as f32);
     }
@@ -151,8 +152,8 @@ impl Learner {
         Ok(self.optimizer.step(self.model.params_mut(), gradients)?)
     }
 
-    /// One sharpness-aware step: climbs by `rho` along `first`, asks `at_top` for the gradients there, and descends
-    /// with them from where it began.
+    /// One sharpness-aware step: climbs by `rho` along `first`, takes the gradients that `at_top` computes there, and
+    /// applies them at the starting point.
     pub(crate) fn update_sharpness_aware(
         &mut self,
         rho: f64,
@@ -167,8 +168,8 @@ impl Learner {
         Ok(())
     }
 
-    /// Puts values in place of the trained parameters: `change` gets each parameter's number among the trained, its
-    /// value and its source.
+    /// Replaces the trained parameters: `change` gets the position of each among the trained, its value and its source
+    /// value.
     pub(crate) fn replace(
         &mut self,
         mut change: impl FnMut(usize, &Tensor, &Tensor) -> Result<Tensor>,
@@ -181,13 +182,13 @@ impl Learner {
         Ok(())
     }
 
-    /// Brings back the source and an optimizer that remembers nothing; batches are still counted.
+    /// Resets the network to the source, and its optimizer. The count of batches goes on.
     pub(crate) fn restore_source(&mut self) {
         self.model = self.source.duplicate();
         self.optimizer.reset();
     }
 
-    /// Ends a batch, and refuses it if a parameter is no longer finite.
+    /// Ends a batch. A parameter that is not finite is an error.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.freeze();
         let total = total(self.model.params(), &self.trained, &self.device())?;
@@ -196,12 +197,12 @@ impl Learner {
         Ok(())
     }
 
-    /// Refuses a number that would poison the model.
+    /// The value, or an error if it is not finite.
     pub(crate) fn finite(&self, what: &'static str, value: f32) -> Result<f32> {
         finite(what, value, self.step)
     }
 
-    /// Parameters, moments and the count of batches.
+    /// Parameters, the state of the optimizer and the count of batches.
     pub(crate) fn save(&self) -> State {
         let mut state = State::default();
         state.counters.insert("step".into(), self.step);
@@ -210,7 +211,7 @@ impl Learner {
         state
     }
 
-    /// Continues from what [`Learner::save`] gave.
+    /// Continues from a state of [`Learner::save`].
     pub(crate) fn load(&mut self, state: &State) -> Result<()> {
         load_params(self.model.params_mut(), &self.trained, &state.part("model"))?;
         self.optimizer.load(&state.part("optimizer"))?;
@@ -219,7 +220,7 @@ impl Learner {
     }
 }
 
-/// Refuses a number that would poison a model at batch `step`.
+/// The value, or an error of batch `step` if it is not finite.
 pub(crate) fn finite(what: &'static str, value: f32, step: u64) -> Result<f32> {
     if value.is_finite() {
         return Ok(value);
@@ -227,7 +228,7 @@ pub(crate) fn finite(what: &'static str, value: f32, step: u64) -> Result<f32> {
     Err(Error::Diverged { what, value, step })
 }
 
-/// The sum of all elements of what `choice` covers, which is not finite if any of them is not.
+/// The sum of all elements that `choice` covers. It is not finite if any of them is not.
 pub(crate) fn total(params: &Params, choice: &Trainable, device: &Device) -> Result<f32> {
     let mut total = Tensor::zeros([], device)?;
     for id in params.select(choice) {
@@ -245,7 +246,7 @@ pub(crate) fn save_params(params: &Params, choice: &Trainable) -> State {
     }
 }
 
-/// Takes over values that [`save_params`] gave for the same `choice`.
+/// Takes over values of [`save_params`] for the same `choice`.
 pub(crate) fn load_params(params: &mut Params, choice: &Trainable, saved: &State) -> Result<()> {
     let mut names = params.names(choice);
     names.sort_unstable();

@@ -1,7 +1,13 @@
 //! Continual test-time adaptation methods.
 //!
-//! A [`Method`] sees unlabelled images and nothing else: the only labels of this crate are those of [`SourceData`], which
-//! a method may look at before it is deployed, and no method can name a dataset. Each method is one file and one row of [`METHODS`].
+//! A [`Method`] sees unlabelled images and nothing else. The only labels in this crate are those of [`SourceData`],
+//! which a method may use before it is deployed, and no method knows which dataset it runs on. Each method is one
+//! file of `methods/` and one row of [`METHODS`]; a [`Registry`] adds rows of other crates.
+//!
+//! Words: a *batch* is what one [`Method::step`] sees; the *source* is the model before adaptation, and the data it was
+//! trained on; a *preset* is a named set of default settings; to *probe* is to predict without changing anything, to
+//! measure forgetting; a *view* is an augmented copy of a batch; what *trains* are the parameters that adaptation may
+//! change.
 //!
 //! ```
 //! use paint_methods::{BuildArgs, by_name};

@@ -1,4 +1,4 @@
-//! The trait that every method implements, and what one batch gives.
+//! The trait that every method implements, and the result of one batch.
 
 pub use paint_nn::state::State;
 
@@ -7,12 +7,12 @@ use paint_tensor::Tensor;
 
 use crate::Result;
 
-/// What one batch gave.
+/// The result of one batch.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// `[B, C]`, the prediction that counts.
     pub logits: Tensor,
-    /// Figures of the step by name (losses, confident samples, ...), for logs and reports.
+    /// Numbers of the step by name (losses, confident samples, ...), for logs and reports.
     pub scalars: Vec<(&'static str, f64)>,
     /// The prompt that was used, for methods with a prompt memory.
     pub prompt: Option<PromptUse>,
@@ -34,18 +34,18 @@ pub struct PromptUse {
 
 /// A method of test-time adaptation. Images are `[B, 3, H, W]` with values in [0, 1]; the model normalises them itself.
 pub trait Method: Send {
-    /// Adapts to a batch and predicts it. On an error the state is as it was before.
+    /// Adapts to a batch and predicts it. After an error the state is what it was before.
     fn step(&mut self, images: &Tensor) -> Result<Step>;
-    /// `[B, C]` logits with the present state, which does not change.
+    /// `[B, C]` logits with the current state, which does not change.
     fn predict(&self, images: &Tensor) -> Result<Tensor>;
-    /// The same for images that may come from a domain not met before, by which forgetting is measured: what the method
-    /// would make for such a domain is made for this once.
+    /// The same, to measure forgetting: the images may come from a domain that the method has not met. What it would
+    /// allocate for such a domain is allocated for this call only.
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
         self.predict(images)
     }
     /// Back to the source model, bit for bit.
     fn reset(&mut self) -> Result<()>;
-    /// Everything that adaptation changed. Enough to continue with the same bits in a method built in the same way.
+    /// Everything that adaptation changed. A method that is built in the same way continues from it bit for bit.
     fn save(&self) -> Result<State>;
     /// Continues from a saved state.
     fn load(&mut self, state: &State) -> Result<()>;
@@ -55,6 +55,6 @@ pub trait Method: Send {
     fn model(&self) -> Option<&dyn Backbone> {
         None
     }
-    /// Tells the true domain, for oracle experiments; methods that take no oracle ignore it.
+    /// Sets the true domain of the next batches, for oracle experiments; most methods ignore it.
     fn set_domain(&mut self, _domain: Option<usize>) {}
 }

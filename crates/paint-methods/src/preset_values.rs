@@ -18,8 +18,8 @@ pub struct PresetValue {
     pub source: &'static str,
 }
 
-/// The values of a preset of a method: those that all its presets share, then its own. Empty for a method that is not of
-/// this crate.
+/// The values of a preset of a method: those that all its presets share, then its own. Empty for a method that is not
+/// of this crate.
 pub(crate) fn of(method: &str, preset: Option<&str>) -> Vec<PresetValue> {
     let (shared, own) = (section(method, EVERY), preset.map(|preset| section(method, preset)));
     shared.into_iter().chain(own.into_iter().flatten()).collect()

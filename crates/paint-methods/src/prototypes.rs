@@ -1,4 +1,4 @@
-//! What a class looks like to the source model: the mean feature of its images, as RMT and SANTA take it.
+//! Class prototypes: the mean feature of the source's images per class, as in RMT and SANTA.
 //!
 //! Letters: `D` width of a feature, `K` classes with at least one image.
 

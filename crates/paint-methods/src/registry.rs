@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_takes_the_preset_of_its_network_unless_it_is_told_one() {
+    fn a_baseline_takes_the_preset_of_its_network_unless_one_is_given() {
         let options = BuildOptions::new(&Device::cpu());
         for (backbone, expected) in [
             ("vit_tiny_patch4_32", "vit_cifar10"),
@@ -140,13 +140,13 @@ mod tests {
                 let entry = by_name(name).unwrap();
                 entry.resolve(&entry.settings_for(settings, &*model, None).unwrap()).unwrap()
             };
-            let told = toml! { preset = "cnn_imagenet" };
+            let given = toml! { preset = "cnn_imagenet" };
             for entry in METHODS.iter().filter(|entry| entry.presets == Presets::ByNetwork) {
                 let chosen = resolve(entry.name, &toml::Table::new());
                 assert_eq!(chosen["preset"].as_str(), Some(expected), "{}", entry.name);
                 let named = toml! { preset = expected };
                 assert_eq!(chosen, entry.resolve(&named).unwrap(), "{}", entry.name);
-                assert_eq!(resolve(entry.name, &told), entry.resolve(&told).unwrap());
+                assert_eq!(resolve(entry.name, &given), entry.resolve(&given).unwrap());
             }
             let rate = resolve("cotta", &toml! { lr = 0.5 });
             assert_eq!(

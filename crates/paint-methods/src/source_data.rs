@@ -1,4 +1,4 @@
-//! Source images for the methods that look at them before they are deployed.
+//! Source images, for the methods that use them before they are deployed.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::{Error, Result, images};
 /// Images of the source domain, given once, when a method is built.
 #[derive(Debug, Clone, Copy)]
 pub struct SourceData<'a> {
-    /// `[M, 3, H, W]` in [0, 1], in the order they are to be used, where the model lives.
+    /// `[M, 3, H, W]` in [0, 1], in the order of their use, on the device of the model.
     pub images: &'a Tensor,
     /// `M` labels as columns of the logits, for the methods that need them.
     pub labels: Option<&'a [usize]>,
 }
 
 impl<'a> SourceData<'a> {
-    /// The images, after a look at their size and range.
+    /// The images, if their size and range are valid.
     pub(crate) fn images(&self, spec: &Spec) -> Result<&'a Tensor> {
         images::check(self.images, spec)?;
         Ok(self.images)
     }
 
-    /// Images and labels of `c` classes, if there are labels.
+    /// The images with labels of `c` classes; none if there are no labels.
     pub(crate) fn labelled(&self, spec: &Spec, c: usize) -> Result<Option<Labelled>> {
         let Some(labels) = self.labels else { return Ok(None) };
         let images = self.images(spec)?.detach();
@@ -54,13 +54,13 @@ impl Labelled {
         self.labels.len()
     }
 
-    /// These images and their labels.
+    /// Some of the images with their labels.
     pub(crate) fn rows(&self, rows: &[usize]) -> Result<(Tensor, Vec<usize>)> {
         Ok((self.images.gather(rows)?, rows.iter().map(|&row| self.labels[row]).collect()))
     }
 
-    /// Batch `number` of size `batch` of an endless stream: one drawn order of all images after the other, the last
-    /// batch of each order as short as it comes.
+    /// Batch `number`, of size `batch`, of an endless stream: epochs over all images, each in an order of its own. The
+    /// last batch of an epoch may be shorter.
     pub(crate) fn shuffled(
         &self,
         draws: &dyn OrderDraws,

@@ -1,4 +1,4 @@
-//! A teacher that follows its student slowly: the moving average of the weights, as CoTTA and RMT keep it.
+//! A teacher that follows its student slowly: the moving average of its weights, as in CoTTA and RMT.
 
 use paint_nn::backbone::Backbone;
 use paint_nn::params::Trainable;
@@ -11,7 +11,7 @@ use paint_nn::state::State;
 pub(crate) struct Teacher {
     model: Box<dyn Backbone>,
     trained: Trainable,
-    /// `m`, how much of itself it keeps.
+    /// `m`, the share of itself that it keeps.
     momentum: f32,
 }
 
@@ -26,7 +26,7 @@ impl Clone for Teacher {
 }
 
 impl Teacher {
-    /// A teacher that begins as the learner is now.
+    /// A teacher that starts as a copy of the learner.
     pub(crate) fn new(learner: &Learner, momentum: f64) -> Self {
         let mut model = learner.model().duplicate();
         model.params_mut().freeze();
@@ -54,7 +54,7 @@ impl Teacher {
         save_params(self.model.params(), &self.trained)
     }
 
-    /// Continues from what [`Teacher::save`] gave.
+    /// Continues from a state of [`Teacher::save`].
     pub(crate) fn load(&mut self, state: &State) -> Result<()> {
         load_params(self.model.params_mut(), &self.trained, state)
     }

@@ -1,9 +1,9 @@
 //! Augmented views of a batch: the transforms of CoTTA (Wang et al. 2022), which PAINT's released code shares.
 //!
-//! One set of parameters serves all images of a batch; only the noise is drawn by pixel. In order: clip to [0, 1], five
-//! colour operations in a drawn order, an affine map, a 5x5 Gaussian blur, the centre crop, a flip, noise, clip.
-//! CoTTA pads the image with its edge pixels before the affine map, PAINT's code does not and so gets black borders:
-//! [`Padding`]. The pixels are made on the device, all views of a batch in one go.
+//! All images of a batch share one set of parameters; only the noise is drawn per pixel. In order: clip to [0, 1],
+//! five colour operations in a random order, an affine map, a 5x5 Gaussian blur, the centre crop, a flip, noise,
+//! clip. CoTTA pads the image with its edge pixels before the affine map; PAINT's code does not, so its views have
+//! black borders ([`Padding`]). All views of a batch are computed on the device in one operation.
 
 use paint_rng::Rng;
 pub use paint_tensor::ColorOp;
@@ -14,7 +14,7 @@ use crate::Result;
 /// Standard deviation of the noise added to every pixel.
 pub const NOISE_STD: f32 = 0.005;
 
-/// What lies beyond the edge of the image when the affine map asks for it.
+/// What the affine map finds beyond the edge of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
     /// Black (PAINT's released code).
@@ -36,9 +36,9 @@ impl Padding {
 /// The noise of one view of a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Noise {
-    /// Drawn on the device.
+    /// Drawn on the device from this seed.
     Seed(u64),
-    /// Recorded, already scaled, for all images.
+    /// Recorded for all images, already scaled.
     Recorded(Vec<f32>),
 }
 
@@ -53,11 +53,11 @@ pub struct View {
     pub angle: f32,
     /// Shift in pixels, to the right and down.
     pub shift: [f32; 2],
-    /// Enlargement.
+    /// The scale factor; above 1 enlarges.
     pub scale: f32,
     /// Standard deviation of the blur in pixels.
     pub blur_sigma: f32,
-    /// Whether left and right change places.
+    /// Whether the view is mirrored left to right.
     pub flip: bool,
     /// What lies beyond the edge.
     pub padding: Padding,
@@ -99,7 +99,7 @@ impl View {
         }
     }
 
-    /// As the device takes it, for images of `[H, W]` pixels.
+    /// The operation on the device, for images of `[H, W]` pixels.
     fn distortion(&self, [h, w]: [usize; 2], seed: u64) -> Distortion {
         let pad = [h, w].map(|side| self.padding.width(side));
         Distortion {
@@ -112,8 +112,9 @@ impl View {
         }
     }
 
-    /// The affine map inside a frame of `[H, W]`: with its centre `c`, `d = (x, y) − c − shift` and the angle `a`, pixel
-    /// `(x, y)` comes from `u = (cos a · dx + sin a · dy) / scale + c_x`, `v = (−sin a · dx + cos a · dy) / scale + c_y`.
+    /// The affine map inside a frame of `[H, W]`: with its centre `c`, `d = (x, y) − c − shift` and the angle `a`,
+    /// pixel `(x, y)` comes from `u = (cos a · dx + sin a · dy) / scale + c_x`,
+    /// `v = (−sin a · dx + cos a · dy) / scale + c_y`.
     fn matrix(&self, [h, w]: [usize; 2]) -> [f64; 6] {
         let (cx, cy) = ((w as f64 - 1.0) / 2.0, (h as f64 - 1.0) / 2.0);
         let [sx, sy] = self.shift.map(f64::from);
@@ -136,8 +137,7 @@ fn blur_weights(sigma: f32) -> [f32; BLUR_TAPS] {
     std::array::from_fn(|i| (weight(i) / total) as f32)
 }
 
-/// Every view of every image, `[B, 3, H, W]` → `[V B, 3, H, W]`, the images of a view together. Either all noise is
-/// recorded or none.
+/// Every view of every image, `[B, 3, H, W]` → `[V B, 3, H, W]`, view by view. Either all noise is recorded or none.
 pub fn apply(views: &[(View, Noise)], images: &Tensor) -> Result<Tensor> {
     let [_, _, h, w] = images.dims4("images")?;
     let mut recorded = Vec::new();

@@ -80,8 +80,9 @@ fn variants(entry: &MethodEntry) -> Vec<Table> {
     chosen.map(|settings| always.clone().into_iter().chain(settings).collect()).collect()
 }
 
-/// Settings under which no sample passes a method's filter, or none where there is no filter: TENT, CPL, CoTTA, RMT and
-/// SANTA learn from every batch, the others never. PAINT's does not hold for its entropies, whose weights are 0 instead.
+/// Settings under which no sample passes a method's filter, or none where there is no filter: TENT, CPL, CoTTA, RMT
+/// and SANTA learn from every batch, the others never. PAINT's does not hold for its entropies, whose weights are 0
+/// instead.
 fn filter_that_nothing_passes(name: &str) -> Option<Table> {
     match name {
         "paint" => Some(toml! { phi = 1.0 entropy_weight = 0.0 diversity_weight = 0.0 }),

@@ -1,8 +1,8 @@
-//! Optimizers over [`Params`]: parameter groups, a rule, and what the rule remembers of each parameter.
+//! Optimizers over [`Params`]: parameter groups, an update rule, and the state of the rule for each parameter.
 //!
-//! An update makes new tensors; parameters with the same step count are updated in one launch. Step counts are kept by
-//! parameter, as PyTorch does, so that one optimizer can serve a model and a prompt memory one after the other, and a
-//! prompt that was not used does not age.
+//! An update makes new tensors; parameters with the same step count are updated in one launch. Step counts are kept
+//! per parameter, as in PyTorch. One optimizer can therefore serve a model and then a prompt memory, and the step
+//! count of a prompt that was not used stays.
 
 mod sam;
 mod update;
@@ -28,7 +28,7 @@ pub struct Group {
     pub lr: f32,
 }
 
-/// A parameter on its way through a step.
+/// A parameter during a step.
 struct Stepping<'a> {
     id: ParamId,
     value: Tensor,
@@ -51,7 +51,7 @@ impl Stepping<'_> {
     }
 }
 
-/// An update rule with its groups and memory.
+/// An update rule with its groups and state.
 #[derive(Debug, Clone)]
 pub struct Optimizer {
     rule: Rule,
@@ -60,7 +60,7 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// An optimizer that remembers nothing yet. A parameter belongs to the first group that covers it.
+    /// An optimizer without state. A parameter belongs to the first group that covers it.
     pub fn new(rule: Rule, groups: Vec<Group>) -> Self {
         Self { rule, groups, memory: BTreeMap::new() }
     }
@@ -75,13 +75,13 @@ impl Optimizer {
         Trainable::Any(self.groups.iter().map(|group| group.select.clone()).collect())
     }
 
-    /// One update. Parameters that no gradient reached or no group covers keep value and memory.
+    /// One update. Parameters without a gradient or a group keep their value and state.
     pub fn step(&mut self, params: &mut Params, gradients: &Gradients) -> Result<()> {
         let gradients = params.gradients(gradients);
         self.apply(params, &gradients)
     }
 
-    /// One update with gradients given by place.
+    /// One update with gradients given by position.
     pub fn apply(&mut self, params: &mut Params, gradients: &[(ParamId, Tensor)]) -> Result<()> {
         let mut by_age: BTreeMap<u64, Vec<Stepping<'_>>> = BTreeMap::new();
         for (id, grad) in gradients {
@@ -107,7 +107,7 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Forgets all moments and step counts.
+    /// Clears all moments and step counts.
     pub fn reset(&mut self) {
         self.memory.clear();
     }
@@ -126,8 +126,8 @@ impl Optimizer {
         state
     }
 
-    /// Takes over a saved state in place of its own. One that lacks a step count, or a moment this rule remembers, is
-    /// refused: the parameter would silently start from nothing.
+    /// Replaces its state by a saved one. A state that lacks a step count or a moment of this rule is refused, because
+    /// the parameter would silently start from nothing.
     pub fn load(&mut self, state: &State) -> Result<()> {
         let names = state.counters.keys().chain(state.tensors.keys());
         let names: BTreeSet<&str> =

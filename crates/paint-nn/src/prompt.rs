@@ -1,8 +1,10 @@
 //! The prompt memory of PAINT (section "Dynamic Prompt Allocation", Eq. 2-5 and 11).
 //!
-//! One prompt per domain, found without knowing the domain: every sample of a batch asks for the prompt whose key
-//! looks most like its own query feature, the batch votes, and if the winner fits badly on average a new prompt is
-//! made. Symbols: `q_i` query of sample `i`, `q̄` their mean, `(k_j, P_j)` key and prompt, `s` the winner, `r_s` its
+//! There is one prompt per domain, found without knowing the domain: every sample of a batch votes for the prompt
+//! whose key is most similar to its query feature. If the winner is not similar enough on average, a new prompt is
+//! allocated.
+//!
+//! Symbols: `q_i` query of sample `i`, `q̄` their mean, `(k_j, P_j)` key and prompt, `s` the winner, `r_s` its
 //! reliability, `η` the threshold, `γ` the smoothing of keys.
 //!
 //! 1. [`PromptMemory::select`]: retrieval (Eq. 2), vote (Eq. 3), reliability (Eq. 4), allocation (Eq. 5).
@@ -10,11 +12,13 @@
 //! 3. [`PromptMemory::update_key`]: moving average of the winner's key (Eq. 11).
 //!
 //! # Fidelity
-//! The paper allocates for `r_s < η` and divides by the number of queries; the released code allocates for `r_s ≤ η`
-//! and divides by the number of images in the forward at hand, which for mixed samples is smaller than the number of
-//! queries ([`Threshold`], [`Reliability`]). The code moves the key at every forward, the paper once a batch: the call
-//! is the caller's. Ties in the vote go to the lowest index; the code leaves them open. The code fails at a sixteenth
-//! prompt; this memory grows, or, with a `capacity`, merges the two prompts with the nearest keys (ours).
+//! - The paper allocates if `r_s < η` and divides by the number of queries. The released code allocates if `r_s ≤ η`
+//!   and divides by the number of images of the forward pass, which is smaller for mixed samples ([`Threshold`],
+//!   [`Reliability`]).
+//! - The paper moves the key once per batch, the code at every forward pass; the caller decides.
+//! - Ties in the vote go to the lowest index; the code leaves them open.
+//! - The code fails at the sixteenth prompt. This memory grows or, with a `capacity`, merges the two prompts with the
+//!   nearest keys (ours).
 
 mod config;
 mod merge;
@@ -30,18 +34,18 @@ use crate::params::{ParamId, Params, Role};
 use crate::state::State;
 use queries::{cosine, unit};
 
-/// The prompt a batch uses, and how it came to it.
+/// The prompt that a batch uses, and how it was chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
     /// The prompt's number; a number is never given twice.
     pub id: u64,
-    /// Whether it was made for this batch.
+    /// Whether it was allocated for this batch.
     pub allocated: bool,
-    /// `r_s` of the vote's winner; none where there was nothing to vote on.
+    /// `r_s` of the winner; none if there was no vote.
     pub reliability: Option<f32>,
-    /// Votes by position, one for each prompt held when the vote was taken.
+    /// The votes for each prompt held at the time of the vote, by position.
     pub votes: Vec<usize>,
-    /// Prompts that were merged to make room: (kept, given up).
+    /// The prompts that were merged to make room: (kept, removed).
     pub merged: Option<(u64, u64)>,
 }
 
@@ -52,7 +56,7 @@ struct Entry {
     uses: u64,
 }
 
-/// Source of the numbers of a new prompt: given how many, returns them.
+/// The first values of a new prompt: given their number, returns them.
 pub type Draw<'a> = &'a mut dyn FnMut(usize) -> Vec<f32>;
 
 /// Keys and prompts of the domains met so far.
@@ -90,12 +94,12 @@ impl PromptMemory {
         self.entries.len()
     }
 
-    /// Whether no prompt was made yet.
+    /// Whether no prompt is held.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many prompts were ever made.
+    /// How many prompts were allocated in total.
     pub fn allocated(&self) -> u64 {
         self.next_id
     }
@@ -120,8 +124,8 @@ impl PromptMemory {
         &mut self.prompts
     }
 
-    /// Retrieval and vote without allocation; none where the memory is empty. `images` is the number of images in the
-    /// forward that asks.
+    /// Retrieval and vote without allocation; none if the memory is empty. `images` is the number of images of the
+    /// forward pass.
     pub fn lookup(&self, queries: &Queries, images: usize) -> Result<Option<Selection>> {
         let Some(first) = self.entries.first() else { return Ok(None) };
         queries.expect_width(first.key.len())?;
@@ -134,7 +138,7 @@ impl PromptMemory {
         }
         // 2. Eq. 3: the majority decides.
         let s = first_maximum(&votes);
-        // 3. Eq. 4: how well the winner fits on average.
+        // 3. Eq. 4: the mean similarity to the winner.
         let sum: f64 = queries.units().map(|query| f64::from(cosine(query, &keys[s]))).sum();
         let denominator = match self.config.reliability {
             Reliability::OverQueries => queries.len(),
@@ -150,7 +154,7 @@ impl PromptMemory {
         }))
     }
 
-    /// Retrieval, vote, and a new prompt where none is reliable.
+    /// Retrieval, vote, and a new prompt if the winner is not reliable.
     pub fn select(
         &mut self,
         queries: &Queries,
@@ -159,7 +163,7 @@ impl PromptMemory {
     ) -> Result<Selection> {
         let found = self.lookup(queries, images)?;
         let (eta, threshold) = (self.config.eta, self.config.threshold);
-        // 4. Eq. 5: below η the samples come from a domain not met before.
+        // 4. Eq. 5: below η the samples come from a new domain.
         let unreliable = |selection: &Selection| match threshold {
             Threshold::Below => selection.reliability.is_none_or(|r| r < eta),
             Threshold::AtOrBelow => selection.reliability.is_none_or(|r| r <= eta),
@@ -179,7 +183,7 @@ impl PromptMemory {
         }
     }
 
-    /// The prompt whose number is the true domain, made at first sight: the paper's oracle, no keys asked.
+    /// The prompt whose number is the true domain, allocated on first use: the paper's oracle, which ignores the keys.
     pub fn select_oracle(
         &mut self,
         domain: usize,
@@ -196,7 +200,7 @@ impl PromptMemory {
         Ok(Selection { id, allocated, reliability: None, votes: Vec::new(), merged: None })
     }
 
-    /// `k_s ← γ k_s + (1 − γ) q̄` (Eq. 11), except for a key that this selection made.
+    /// `k_s ← γ k_s + (1 − γ) q̄` (Eq. 11), except for a key that this selection allocated.
     pub fn update_key(&mut self, selection: &Selection, queries: &Queries) -> Result<()> {
         let gamma = self.config.gamma;
         let Some(entry) =
@@ -232,7 +236,7 @@ impl PromptMemory {
         Ok(state)
     }
 
-    /// Takes over a saved state in place of its own. One that lacks an entry of a position up to its last is refused.
+    /// Replaces its state by a saved one. A state with a missing entry is refused.
     pub fn load(&mut self, state: &State) -> Result<()> {
         let mut loaded = Self::new(self.config, &self.device)?;
         loaded.next_id = state.counter("next_id")?;
@@ -260,7 +264,7 @@ impl PromptMemory {
         self.entries.iter_mut().filter(|entry| entry.id == id).for_each(|entry| entry.uses += 1);
     }
 
-    /// Eq. 5: the mean query becomes the key, fresh numbers the prompt.
+    /// Eq. 5: the key is the mean query, and the prompt has fresh values.
     fn allocate(&mut self, id: u64, queries: &Queries, draw: Draw<'_>) -> Result<u64> {
         let shape = [self.config.length, self.config.width];
         let prompt = Tensor::from_vec(draw(shape[0] * shape[1]), shape, &self.device)?;

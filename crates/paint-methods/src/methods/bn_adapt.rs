@@ -1,14 +1,16 @@
-//! The statistics of the batch in place of those of training (Schneider et al. 2020; Nado et al. 2020).
+//! BN adapt: batch norms with the statistics of the test batch (Schneider et al. 2020; Nado et al. 2020).
 //!
-//! A shifted input shifts the mean and variance of every channel, and a batch norm that takes both from the batch undoes
-//! that much. Nothing trains and nothing is remembered.
+//! A shifted input shifts the mean and the variance of every channel. A batch norm that takes both from the batch
+//! instead of from training removes that part of the shift. Nothing trains, and nothing is remembered.
 //!
-//! For each batch: `z = f(x)`, every batch norm with the batch's mean and biased variance.
+//! Symbols: `f` the model, `z` logits. For each batch:
+//!
+//! 1. `z = f(x)`, where every batch norm uses the mean and the biased variance of the batch.
 //!
 //! # Fidelity
-//! - Schneider et al. mix the statistics with those of training in a proportion they tune (`N`); this is their `N = 0`,
-//!   the form every other method here starts from.
-//! - A network without batch norms is left as it is, and the method is then `source`.
+//! - Schneider et al. mix the statistics of the batch with those of training in a proportion that they tune (`N`).
+//!   This is their `N = 0`, the form that every other method here starts from.
+//! - A network without batch norms is unchanged, and the method is then the same as `source`.
 
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -26,14 +28,14 @@ const NAME: &str = "bn_adapt";
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Config {
-    /// Accepted as every baseline does; there is nothing to set.
+    /// Accepted as by every baseline; it changes nothing.
     preset: Preset,
 }
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "arXiv:2006.16971",
-    what: "the source model with the batch's own statistics in its batch norms",
+    what: "the source model whose batch norms use the statistics of the batch",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| {

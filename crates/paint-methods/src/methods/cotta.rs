@@ -1,28 +1,31 @@
 //! CoTTA: continual test-time adaptation (Wang et al. 2022).
 //!
-//! A slow teacher gives better labels than the model itself, the more so averaged over augmented views where the source
-//! is unsure; and parameters that go back to the source at random keep it from being forgotten. The prediction that
-//! counts is the teacher's, before the step.
+//! A slowly moving teacher gives better labels than the model itself, even more so averaged over augmented views when
+//! the source is unsure. Parameters that are reset to the source at random keep it from being forgotten. The
+//! prediction that counts is the teacher's, before the step.
 //!
-//! Symbols: `θ` student, `θ'` teacher, `z̄` the teacher's logits, `c` the source's mean confidence, `p_th` its threshold,
-//! `N` the number of views, `m` the teacher's momentum, `r` the share that is restored. For each batch:
+//! Symbols: `θ` student, `θ'` teacher, `z̄` the teacher's logits, `c` the source's mean confidence, `p_th` its
+//! threshold, `N` the number of views, `m` the teacher's momentum, `r` the share of parameters that is restored. For
+//! each batch:
 //!
 //! 1. `z = f_θ(x)`.
 //! 2. `c = mean_i max softmax(f_source(x_i))`.
-//! 3. `z̄` is the mean of the teacher's logits over `N` views if `c < p_th`, its logits for `x` otherwise.
+//! 3. `z̄` is the mean of the teacher's logits over `N` views if `c < p_th`, otherwise its logits for `x`.
 //! 4. `L` = cross-entropy of `z` with `softmax(z̄)`, or its symmetric form; one step on all layers.
 //! 5. `θ' ← m θ' + (1 − m) θ`.
-//! 6. Each element of `θ` goes back to the source with probability `r`.
+//! 6. Each element of `θ` is restored to the source with probability `r`.
 //!
 //! # Fidelity
-//! - `loss`: the authors' CIFAR code has the plain form, their ImageNet code the symmetric one; so have the presets.
-//! - `threshold`: 0.92 on CIFAR and 0.1 on ImageNet; `restored` 0.01 and 0.001.
-//! - The CIFAR code makes the views whether it uses them or not, which changes nothing.
-//! - `optimizer`, `lr`: Adam 1e-3 at batch 200 on CIFAR, Nesterov SGD 0.01 at batch 64 on ImageNet; for transformers on
-//!   ImageNet 1e-4 at batch 64 (the setting of `ViDA`: the first collapses there). All scaled to 50. For transformers on CIFAR no
-//!   setting at a like batch size is published, and the preset keeps the networks' one.
-//! - Neither class token nor position embedding trains, as in the authors' choice of `weight` and `bias`.
-//! - A prediction without a step averages the same views that the next step would.
+//! - `loss`: the authors use the plain form in their CIFAR code and the symmetric one in their ImageNet code; so do the
+//!   presets.
+//! - `threshold`: 0.92 on CIFAR and 0.1 on ImageNet; `restored`: 0.01 and 0.001.
+//! - The CIFAR code makes the views even if it does not use them, which changes nothing.
+//! - `optimizer`, `lr`: Adam 1e-3 at batch size 200 on CIFAR, SGD with Nesterov momentum 0.01 at batch size 64 on
+//!   ImageNet. A transformer on ImageNet takes 1e-4 at batch size 64, as in `ViDA`, because it collapses at 0.01; on
+//!   CIFAR no setting at a similar batch size is published, and it keeps the rate of residual networks. All rates are
+//!   scaled to batch size 50.
+//! - Neither the class token nor the position embedding trains, as in the authors' choice of `weight` and `bias`.
+//! - A prediction without a step averages the same views that the next step would use.
 
 use std::sync::Arc;
 
@@ -44,13 +47,13 @@ use crate::teacher::Teacher;
 
 const NAME: &str = "cotta";
 
-/// Images of all views that a GPU takes at once.
+/// How many images, over all views, go through a GPU at once.
 const IMAGES_TOGETHER: usize = 1600;
 
-/// The form of the loss.
+/// The loss between student and teacher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum LossForm {
+enum TeacherLoss {
     CrossEntropy,
     Symmetric,
 }
@@ -58,7 +61,7 @@ enum LossForm {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where the values that are not given come from.
+    /// The preset that gives the values of the other keys.
     preset: Preset,
     /// `N`.
     views: usize,
@@ -68,15 +71,15 @@ struct Config {
     momentum: f64,
     /// `r`.
     restored: f64,
-    /// The form of the loss.
-    loss: LossForm,
-    /// The update rule.
+    /// The loss between student and teacher.
+    loss: TeacherLoss,
+    /// The optimizer.
     optimizer: Descent,
-    /// Its rate.
+    /// Its learning rate.
     lr: f64,
 }
 
-/// The update rule and its rate, which RMT and SANTA share.
+/// Optimizer and learning rate, which RMT and SANTA share.
 pub(super) fn descent(preset: Preset) -> (Descent, f64) {
     match preset {
         Preset::VitImagenet => (Descent::Nesterov, scaled(1e-4, IMAGENET_BATCH)),
@@ -89,9 +92,9 @@ impl Config {
     fn preset(preset: Preset) -> Self {
         let (optimizer, lr) = descent(preset);
         let (threshold, restored, loss) = if preset.is_cifar() {
-            (0.92, 0.01, LossForm::CrossEntropy)
+            (0.92, 0.01, TeacherLoss::CrossEntropy)
         } else {
-            (0.1, 0.001, LossForm::Symmetric)
+            (0.1, 0.001, TeacherLoss::Symmetric)
         };
         Self { preset, views: 32, threshold, momentum: 0.999, restored, loss, optimizer, lr }
     }
@@ -112,7 +115,7 @@ impl Config {
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "arXiv:2203.13591",
-    what: "a slow teacher, averaged over views where the source is unsure, and random restoring",
+    what: "a slow teacher, averaged over views if the source is unsure; parameters are restored at random",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Cotta::new(args, Config::read(settings)?)?))),
@@ -164,8 +167,8 @@ impl Cotta {
         Ok((sum.scale(1.0 / views as f32)?, true))
     }
 
-    /// How many views go through the teacher at once: batch norms must see each view alone, the processor's cache is
-    /// filled by one.
+    /// How many views go through the teacher at once. Batch norms must see each view alone; on the CPU one view fills
+    /// the cache.
     fn views_together(&self, images: &Tensor) -> usize {
         let alone = self.teacher.model().mixes_images() || images.device().memory().is_none();
         if alone { 1 } else { (IMAGES_TOGETHER / images.shape()[0].max(1)).max(1) }
@@ -192,15 +195,15 @@ impl Adapt for Cotta {
     }
 
     fn adapt(&mut self, images: &Tensor) -> Result<Step> {
-        // 2. and 3. come before 1., so that no activations wait while the views are made.
+        // Steps 2 and 3 come before 1, so that no activations wait in memory while the views are made.
         let (target, averaged) = self.target(images)?;
         // 1. The student.
         self.learner.track();
         let z = self.learner.logits(images)?;
         // 4. The loss and its step.
         let loss = match self.config.loss {
-            LossForm::CrossEntropy => loss::cross_entropy_soft(&z, &target.softmax()?)?,
-            LossForm::Symmetric => loss::symmetric_cross_entropy(&z, &target)?,
+            TeacherLoss::CrossEntropy => loss::cross_entropy_soft(&z, &target.softmax()?)?,
+            TeacherLoss::Symmetric => loss::symmetric_cross_entropy(&z, &target)?,
         };
         drop(z);
         let loss = loss.mean_all()?;
@@ -209,7 +212,7 @@ impl Adapt for Cotta {
         self.learner.freeze();
         // 5. The teacher follows.
         self.teacher.follow(&self.learner)?;
-        // 6. Back to the source, here and there.
+        // 6. Restoring.
         self.restore()?;
         let scalars = vec![("loss", f64::from(value)), ("averaged", f64::from(u8::from(averaged)))];
         Ok(Step { logits: target, scalars, prompt: None })

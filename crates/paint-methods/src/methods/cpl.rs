@@ -1,22 +1,23 @@
 //! CPL: conjugate pseudo labels (Goyal et al. 2022).
 //!
-//! The best loss without labels follows from the loss the source was trained with: its convex conjugate says which soft
-//! label a prediction stands for. For cross-entropy that label is `softmax(z)` and the loss is the entropy; for
-//! `PolyLoss` it solves a small linear system. The prediction is made after the step.
+//! The best loss without labels follows from the loss that the source was trained with: its convex conjugate gives
+//! the soft label that a prediction stands for. For cross-entropy that label is `softmax(z)`, and the loss is the
+//! entropy; for `PolyLoss` it solves a small linear system. The prediction is made after the step.
 //!
 //! Symbols: `z` logits, `T` temperature, `ε` the weight of `PolyLoss`. For each batch:
 //!
 //! 1. `z = f(x) / T`.
-//! 2. The conjugate loss of `z`, gradients through the label too.
-//! 3. One step on the norms.
-//! 4. The prediction, with the updated norms.
+//! 2. The conjugate loss of `z`, with gradients through the label too.
+//! 3. One step on the normalisation layers.
+//! 4. The prediction, with the updated layers.
 //!
 //! # Fidelity
-//! - The authors start anew for each corruption; here nothing is reset unless the caller does it.
-//! - `source_loss`: which loss the source was trained with is a fact about the weights. The default is cross-entropy, and
-//!   the rest of TENT then differs by optimizer and order alone; with `poly`, `eps` is 6 on CIFAR and 8 on ImageNet.
-//! - `lr`: Nesterov SGD 1e-3 at batch 200, scaled to 50 (ImageNet-R: 2.5e-3, set it). The authors adapt batch norms; on a
-//!   transformer we take the layer norms.
+//! - The authors reset the model for each corruption; here it is reset only if the caller does it.
+//! - `source_loss`: which loss the source was trained with is a fact about the weights. With cross-entropy, the
+//!   default, the method differs from TENT by its optimizer and its order alone. With `poly`, `eps` is 6 on CIFAR and
+//!   8 on ImageNet.
+//! - `lr`: SGD with Nesterov momentum, 1e-3 at batch size 200, scaled to 50 (on ImageNet-R the authors use 2.5e-3;
+//!   set it). The authors adapt batch norms; on a transformer we take the layer norms.
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
@@ -34,7 +35,7 @@ use crate::settings::{not_negative, read, table};
 
 const NAME: &str = "cpl";
 
-/// What the source was trained with.
+/// The loss that the source was trained with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SourceLoss {
@@ -45,17 +46,17 @@ enum SourceLoss {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where the values that are not given come from.
+    /// The preset that gives the values of the other keys.
     preset: Preset,
-    /// What the source was trained with.
+    /// The loss that the source was trained with.
     source_loss: SourceLoss,
     /// `ε`, with `source_loss = "poly"` only.
     eps: f64,
     /// `T`.
     temperature: f64,
-    /// The update rule.
+    /// The optimizer.
     optimizer: Descent,
-    /// Its rate.
+    /// Its learning rate.
     lr: f64,
 }
 
@@ -85,7 +86,7 @@ impl Config {
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "arXiv:2207.09640",
-    what: "lowers the conjugate of the source's training loss through the norms",
+    what: "minimises the conjugate of the source's training loss by training the normalisation layers",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Cpl::new(args, Config::read(settings)?)?))),

@@ -1,26 +1,27 @@
-//! ETA and EATA: entropy minimisation on samples worth it, without forgetting (Niu et al. 2022).
+//! ETA and EATA: entropy minimisation on selected samples, without forgetting (Niu et al. 2022).
 //!
-//! Unsure samples give noisy gradients and samples like those already seen give none that is new: only the sure and new
-//! are learned from, the surer the more. EATA also holds every parameter to its source value in proportion to its
-//! Fisher information. The prediction that counts is the one before the step.
+//! Unsure samples give noisy gradients, and samples like those seen before give gradients that add nothing. Only
+//! confident samples that are unlike the earlier ones are learned from, and the more confident ones weigh more. EATA
+//! also pulls every parameter back to its source value, in proportion to its Fisher information. The prediction that
+//! counts is the one made before the step.
 //!
-//! Symbols: `z` logits, `p = softmax(z)`, `E_i` entropy, `E₀` its margin, `m` the moving average of predictions, `d` the
-//! margin of likeness, `α` the weight and `F_j` the Fisher information of parameter `θ_j` (Eq. 9 of the paper; numbers as
-//! the authors' code cites them). For each batch:
+//! Symbols: `z` logits, `p = softmax(z)`, `E_i` entropy, `E₀` its margin, `m` the moving average of predictions, `d`
+//! the margin of similarity, `α` the weight of the Fisher term, `F_j` the Fisher information of parameter `θ_j` (Eq.
+//! 9; equation numbers are those that the authors' code cites). For each batch:
 //!
 //! 1. `z = f(x)`, `E_i = H(z_i)`.
 //! 2. Reliable samples: `E_i < E₀` (Eq. 3).
-//! 3. Of them those with `|cos(m, p_i)| < d` (Eq. 5); all of them while there is no `m`.
-//! 4. `m ← 0.9 m + 0.1 mean(p)` (Eq. 4) over those kept; the first time their mean itself.
-//! 5. `L = (1/n) Σ exp(E₀ − E_i) E_i` over those kept, the weights without gradients.
+//! 3. Of these, the samples with `|cos(m, p_i)| < d` are kept (Eq. 5); all of them while there is no `m`.
+//! 4. `m ← 0.9 m + 0.1 mean(p)` over the kept samples (Eq. 4); the first time, `m` is their mean.
+//! 5. `L = (1/n) Σ exp(E₀ − E_i) E_i` over the kept samples, without gradients through the weights.
 //! 6. EATA: `L ← L + α Σ F_j (θ_j − θ_j^src)²` (Eq. 8).
-//! 7. One step on the norms, if any sample was kept.
+//! 7. One step on the normalisation layers, if any sample was kept.
 //!
 //! # Fidelity
-//! - `e0` 0.4 of `ln C`; `d` 0.05 on ImageNet, 0.4 on CIFAR-10; `alpha` 2000 and 1: the papers' values, from the authors'
-//!   code and, for CIFAR-10, from the benchmark library of `RMT`'s authors.
+//! - `e0` is 0.4 of `ln C`; `d` is 0.05 on ImageNet and 0.4 on CIFAR-10; `alpha` is 2000 and 1. These are the papers'
+//!   values, from the authors' code and, for CIFAR-10, from the library of RMT's authors.
 //! - Fisher information: about 2,000 unlabelled source images in batches of 64 (`fisher_images`, `fisher_batch`). The
-//!   authors take them from the ImageNet validation set, here they are what the caller gives.
+//!   authors take them from the ImageNet validation set; here the caller provides them.
 //! - `optimizer`, `lr` are those of TENT.
 //! - On a transformer all layer norms train, as in SAR's comparison.
 
@@ -51,13 +52,13 @@ struct Row {
 const ETA: Row = Row { name: "eta", has_fisher: false };
 const EATA: Row = Row { name: "eata", has_fisher: true };
 
-/// How much of `m` a batch keeps.
+/// The share of `m` that a batch keeps.
 const SMOOTHING: f32 = 0.9;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where the values that are not given come from.
+    /// The preset that gives the values of the other keys.
     preset: Preset,
     /// `E₀` as a share of `ln C`.
     e0: f64,
@@ -65,13 +66,13 @@ struct Config {
     d: f64,
     /// `α`; 0 is ETA.
     alpha: f64,
-    /// The most source images that the Fisher information is estimated from.
+    /// The Fisher information is estimated from at most this many source images.
     fisher_images: usize,
-    /// How many of them make a batch.
+    /// The batch size of that estimate.
     fisher_batch: usize,
-    /// The update rule.
+    /// The optimizer.
     optimizer: Descent,
-    /// Its rate.
+    /// Its learning rate.
     lr: f64,
 }
 
@@ -108,7 +109,7 @@ const PAPER: &str = "arXiv:2204.02610";
 pub(super) const ENTRY_ETA: MethodEntry = MethodEntry {
     name: ETA.name,
     paper: PAPER,
-    what: "lowers the entropy of sure and new samples through the norms",
+    what: "TENT on samples that are confident and unlike earlier ones",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| {
@@ -120,7 +121,7 @@ pub(super) const ENTRY_ETA: MethodEntry = MethodEntry {
 pub(super) const ENTRY_EATA: MethodEntry = MethodEntry {
     name: EATA.name,
     paper: PAPER,
-    what: "ETA, with parameters held to the source by their Fisher information",
+    what: "ETA, with each parameter pulled back to the source by its Fisher information",
     needs_source: SourceNeed::Unlabelled,
     presets: Presets::ByNetwork,
     build: |args, settings| {
@@ -135,7 +136,7 @@ struct Eata {
     learner: Learner,
     fisher: Option<Fisher>,
     /// `m`, `C` probabilities.
-    seen: Option<Vec<f32>>,
+    mean_prediction: Option<Vec<f32>>,
 }
 
 impl Eata {
@@ -148,11 +149,11 @@ impl Eata {
             let images = images.slice(0, 0, config.fisher_images.min(images.shape()[0]))?;
             fisher = Some(Fisher::estimate(&mut learner, &images, config.fisher_batch)?);
         }
-        Ok(Self { config, learner, fisher, seen: None })
+        Ok(Self { config, learner, fisher, mean_prediction: None })
     }
 
-    /// The samples of `reliable` that are unlike what was seen (step 3), and what has then been seen (step 4).
-    /// `p` holds `[B, C]` probabilities.
+    /// The samples of `reliable` to keep (step 3), and the `m` that they lead to (step 4). `p` holds `[B, C]`
+    /// probabilities.
     fn select_new(
         &self,
         reliable: Vec<usize>,
@@ -160,21 +161,21 @@ impl Eata {
         c: usize,
     ) -> (Vec<usize>, Option<Vec<f32>>) {
         let row = |i: usize| &p[i * c..(i + 1) * c];
-        let unlike = |i: &usize| match &self.seen {
+        let unlike = |i: &usize| match &self.mean_prediction {
             Some(m) => f64::from(cosine(m, row(*i))).abs() < self.config.d,
             None => true,
         };
         let kept: Vec<usize> = reliable.into_iter().filter(unlike).collect();
         if kept.is_empty() {
-            return (kept, self.seen.clone());
+            return (kept, self.mean_prediction.clone());
         }
         let mean = |k: usize| kept.iter().map(|&i| row(i)[k]).sum::<f32>() / kept.len() as f32;
-        let next = |k: usize| match &self.seen {
+        let next = |k: usize| match &self.mean_prediction {
             Some(m) => SMOOTHING * m[k] + (1.0 - SMOOTHING) * mean(k),
             None => mean(k),
         };
-        let seen = (0..c).map(next).collect();
-        (kept, Some(seen))
+        let average = (0..c).map(next).collect();
+        (kept, Some(average))
     }
 }
 
@@ -193,12 +194,12 @@ impl Adapt for Eata {
         let z = self.learner.logits(images)?;
         let [b, c] = z.dims2("logits")?;
         let entropies = Entropies::new(&z, self.config.e0)?;
-        // 2. The reliable.
+        // 2. Reliable samples.
         let reliable = entropies.reliable(0..b);
         let mut scalars = vec![("reliable", reliable.len() as f64)];
-        // 3. The new, and 4. what has been seen.
-        let (kept, seen) = self.select_new(reliable, &z.detach().softmax()?.to_vec()?, c);
-        self.seen = seen;
+        // 3. Samples to keep, and 4. their average.
+        let (kept, average) = self.select_new(reliable, &z.detach().softmax()?.to_vec()?, c);
+        self.mean_prediction = average;
         scalars.push(("kept", kept.len() as f64));
         if !kept.is_empty() {
             // 5. The weighted entropy.
@@ -221,7 +222,7 @@ impl Adapt for Eata {
 
     fn save_rest(&self) -> Result<State> {
         let mut state = State::default();
-        if let Some(m) = &self.seen {
+        if let Some(m) = &self.mean_prediction {
             let m = Tensor::from_vec(m.clone(), [m.len()], &self.learner.device())?;
             state.tensors.insert("seen".into(), m);
         }
@@ -229,7 +230,7 @@ impl Adapt for Eata {
     }
 
     fn load_rest(&mut self, state: &State) -> Result<()> {
-        self.seen = state.tensors.get("seen").map(Tensor::to_vec).transpose()?;
+        self.mean_prediction = state.tensors.get("seen").map(Tensor::to_vec).transpose()?;
         Ok(())
     }
 }

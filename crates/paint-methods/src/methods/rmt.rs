@@ -1,14 +1,15 @@
 //! RMT: robust mean teacher (Döbler et al. 2023).
 //!
-//! A symmetric cross-entropy makes a mean teacher robust to its own errors, a contrastive term pulls features towards the
-//! class prototypes of the source, and labelled source images are replayed so that the model stays what it was trained
-//! to be. The prediction that counts is the sum of student and teacher before the step.
+//! A symmetric cross-entropy makes a mean teacher robust to its own errors, a contrastive term pulls features towards
+//! the source's class prototypes, and labelled source images are replayed so that the model does not drift away from
+//! its task. The prediction that counts is the sum of the student's and the teacher's logits before the step.
 //!
 //! Symbols: `z`, `f` the student's logits and feature, `z'`, `f'` those of a view, `z_t` the teacher's logits, `m` its
 //! momentum, `τ` temperature, `λ` the weights of the losses. Before deployment:
 //!
-//! 1. Prototypes of the source, and a projector that begins at random.
-//! 2. Warm-up: source batches, one step each on `SCE(z, z_t)` with a rate that grows from 0, and the teacher follows.
+//! 1. Class prototypes of the source, and a projector with random weights.
+//! 2. Warm-up on source batches: one step each on `SCE(z, z_t)` at a rate that grows from 0, after which the teacher
+//!    follows.
 //!
 //! For each batch:
 //!
@@ -16,18 +17,18 @@
 //! 4. `L_st = mean_i [½ SCE(z, z_t) + ½ SCE(z', z_t)]`.
 //! 5. `L_cl`: the supervised contrastive loss over `{prototype, f, f'}` of each sample.
 //! 6. `L_src`: cross-entropy of a labelled source batch, in a forward pass of its own.
-//! 7. One step on `λ_st L_st + λ_cl L_cl + λ_src L_src`; the teacher follows.
+//! 7. One step on `λ_st L_st + λ_cl L_cl + λ_src L_src`, after which the teacher follows.
 //!
 //! # Fidelity
-//! - All `λ` are 1. `variant = "source_free"` is the authors': no replay (6) and no warm-up (2); its prototypes still come from
-//!   labelled source images before deployment.
-//! - Warm-up: 50,000 images (`warmup_images`), given again and again where fewer are there.
-//! - The source order is drawn once an epoch; the last batch of an epoch is short.
-//! - A class without a source image gets no prototype; the authors' code would divide by zero.
-//! - `optimizer`, `lr`: Adam 1e-3 at batch 200 on CIFAR, Nesterov SGD 0.01 at batch 64 on ImageNet, scaled to 50. No rate
-//!   for transformers was found; they take CoTTA's.
-//! - Neither class token nor position embedding trains, as in CoTTA; the authors train every parameter of a network,
-//!   which for theirs is the same.
+//! - All `λ` are 1. `variant = "source_free"` is the authors' variant without replay (6) and without warm-up (2); its
+//!   prototypes still come from labelled source images before deployment.
+//! - Warm-up: 50,000 images (`warmup_images`), repeated if the source has fewer.
+//! - A new order of the source images is drawn per epoch; the last batch of an epoch is short.
+//! - A class without a source image has no prototype; the authors' code would divide by zero.
+//! - `optimizer`, `lr`: Adam 1e-3 at batch size 200 on CIFAR, SGD with Nesterov momentum 0.01 at batch size 64 on
+//!   ImageNet, scaled to batch size 50. No rate for transformers was found; they take CoTTA's.
+//! - Neither the class token nor the position embedding trains, as in CoTTA. The authors train every parameter of a
+//!   network, which is the same for the networks they use.
 
 use std::sync::Arc;
 
@@ -52,29 +53,29 @@ use crate::teacher::Teacher;
 
 const NAME: &str = "rmt";
 
-/// Whether source images are at hand after deployment.
+/// Whether source images are available after deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Variant {
-    /// They are replayed.
+    /// They are, and are replayed.
     #[default]
     Replay,
-    /// They made the prototypes and are gone.
+    /// They are used for the prototypes only.
     SourceFree,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where the values that are not given come from.
+    /// The preset that gives the values of the other keys.
     preset: Preset,
     /// Whether source images are replayed.
     variant: Variant,
     /// Prototypes and projector.
     contrast: Projection,
-    /// Source images of the warm-up.
+    /// How many source images the warm-up takes.
     warmup_images: usize,
-    /// Source images in a batch of warm-up or replay.
+    /// The batch size of warm-up and replay.
     source_batch: usize,
     /// `λ_st`.
     weight_teacher: f64,
@@ -84,9 +85,9 @@ struct Config {
     weight_source: f64,
     /// `m`.
     momentum: f64,
-    /// The update rule, of the projector too.
+    /// The optimizer, for the projector too.
     optimizer: Descent,
-    /// Its rate.
+    /// Its learning rate.
     lr: f64,
 }
 
@@ -160,7 +161,7 @@ struct Rmt {
     learner: Learner,
     teacher: Teacher,
     contrast: Contrast,
-    /// What is replayed.
+    /// The images to replay.
     source: Option<Labelled>,
     order: Arc<dyn OrderDraws>,
     views: Arc<dyn ViewDraws>,

@@ -1,23 +1,23 @@
 //! SANTA: source-anchored, target-aligned adaptation (Chakrabarty et al. 2023).
 //!
-//! The frozen source anchors what the model says of a sample and of its view; a contrastive term brings both close to
-//! the nearest class prototype of the source. Only norms and a projector train. The prediction that counts is the one
-//! before the step.
+//! The frozen source anchors the predictions for a sample and for its view, and a contrastive term pulls the features
+//! of both towards the nearest class prototype of the source. Only the normalisation layers and a projector train.
+//! The prediction that counts is the one made before the step.
 //!
 //! Symbols: `z`, `f` logits and feature of a sample, `z'`, `f'` those of its view, `z_a` the source's logits, `τ`
 //! temperature. For each batch:
 //!
 //! 1. `z, f` of `x`; `z', f'` of one view of `x`; `z_a` of `x`.
-//! 2. `L_sa = mean_i [½ CE(z_a, softmax(z)) + ½ CE(z_a, softmax(z'))]`, gradients through the softmax.
+//! 2. `L_sa = mean_i [½ CE(z_a, softmax(z)) + ½ CE(z_a, softmax(z'))]`, with gradients through the softmax.
 //! 3. `L_cl`: the supervised contrastive loss over `{prototype, f, f'}` of each sample.
 //! 4. One step on `L_sa + L_cl`.
 //!
 //! # Fidelity
-//! - Prototypes need labelled source images once, before deployment: at most `contrast.images`, in batches of
-//!   `contrast.batch` (the authors' 100,000 and the test batch).
-//! - A class without a source image gets no prototype; the authors' code would divide by zero.
-//! - `optimizer`, `lr`: Adam 1e-3 at batch 200 on CIFAR, Nesterov SGD 0.01 at batch 64 on ImageNet, scaled to 50. No rate
-//!   for transformers was found; they take CoTTA's.
+//! - The prototypes need labelled source images once, before deployment: at most `contrast.images`, in batches of
+//!   `contrast.batch` (for the authors 100,000 and the batch size of the test).
+//! - A class without a source image has no prototype; the authors' code would divide by zero.
+//! - `optimizer`, `lr`: Adam 1e-3 at batch size 200 on CIFAR, SGD with Nesterov momentum 0.01 at batch size 64 on
+//!   ImageNet, scaled to batch size 50. No rate for transformers was found; they take CoTTA's.
 //! - On a transformer all layer norms train, as in SAR's comparison.
 
 use std::sync::Arc;
@@ -44,13 +44,13 @@ const NAME: &str = "santa";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where the values that are not given come from.
+    /// The preset that gives the values of the other keys.
     preset: Preset,
     /// Prototypes and projector.
     contrast: Projection,
-    /// The update rule, of the projector too.
+    /// The optimizer, for the projector too.
     optimizer: Descent,
-    /// Its rate.
+    /// Its learning rate.
     lr: f64,
 }
 
@@ -72,7 +72,7 @@ impl Config {
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "OpenReview:V7guVYzvE4",
-    what: "anchored to the source's predictions, aligned with its class prototypes",
+    what: "stays near the source's predictions and aligns features with its class prototypes",
     needs_source: SourceNeed::Labelled,
     presets: Presets::ByNetwork,
     build: |args, settings| {

@@ -1,27 +1,30 @@
 //! SAR: sharpness-aware and reliable entropy minimisation (Niu et al. 2023).
 //!
-//! Entropy minimisation collapses where gradients are large and minima sharp: unsure samples are left out, the step is
-//! taken with the gradient found a little uphill, and a model that became sure of everything is put back to its source.
-//! The prediction that counts is the first one.
+//! Entropy minimisation collapses where gradients are large and minima are sharp. Unsure samples are left out, the
+//! step uses the gradient found a little uphill, and a model that has become confident of everything is reset to the
+//! source. The prediction that counts is the first one.
 //!
-//! Symbols: `E_i` entropy, `E₀` its margin, `ρ` the length of the climb, `e_m` the moving average of the loss, `e₀` where
-//! it counts as collapsed. Equation numbers are the paper's, as the authors' code cites them. For each batch:
+//! Symbols: `E_i` entropy, `E₀` its margin, `ρ` the length of the climb, `e_m` the moving average of the loss, `e₀`
+//! the value below which the model counts as collapsed. Equation numbers are those that the authors' code cites. For
+//! each batch:
 //!
-//! 1. `z = f(x)`; `R = {i : E_i < E₀}` (Eq. 2); `L₁ = mean over R of E_i`; gradients.
+//! 1. `z = f(x)`; `R = {i : E_i < E₀}` (Eq. 2); `L₁ = mean over R of E_i`, and its gradient `g`.
 //! 2. Climb: `θ + ρ g / ‖g‖` (Eq. 4).
-//! 3. There: `L₂ = mean of E_i over those of R that are still below E₀`; `e_m ← 0.9 e_m + 0.1 L₂`; gradients.
-//! 4. A step from `θ` with these.
-//! 5. If `e_m < e₀`, back to the source, optimizer included.
+//! 3. There: `L₂` = mean of `E_i` over the samples of `R` that are still below `E₀`, and its gradient;
+//!    `e_m ← 0.9 e_m + 0.1 L₂`.
+//! 4. A step from `θ` with that gradient.
+//! 5. If `e_m < e₀`, the model and its optimizer are reset to the source.
 //!
 //! # Fidelity
-//! - Where no sample is left, the authors' loss is not a number but its gradient is zero, so that momentum still moves the
-//!   parameters; so it does here, and `e_m` stays.
-//! - `average_after_reset`: the authors' code means to forget `e_m` with a reset and then stores it again: `keep`, the
-//!   default. `forget` is what the text and the benchmark library do.
-//! - The authors leave out the last three blocks and the final norm of a transformer (`frozen_blocks`) and the last stage
-//!   of a ResNet-50, by name; we do by role, and take the last stage of any residual network.
-//! - `lr`: momentum SGD 1e-3 at batch 64 for transformers, 2.5e-4 for convolutional networks on ImageNet, 1e-3 at batch 200
-//!   on CIFAR. All scaled to 50. The doubled rate for single images is not imitated.
+//! - If no sample is left, the authors' loss is NaN but its gradient is zero, so momentum still moves the parameters.
+//!   The same happens here, and `e_m` stays.
+//! - `average_after_reset`: the authors' code is meant to forget `e_m` with a reset, but stores it again. `keep`, the
+//!   default, does the same; `forget` is what the paper and the library of RMT's authors do.
+//! - The authors leave out the last three blocks and the final norm of a transformer (`frozen_blocks`) and the last
+//!   stage of a ResNet-50, by name. Here it is by role, and the last stage of any residual network.
+//! - `lr`: SGD with momentum, 1e-3 at batch size 64 for transformers, 2.5e-4 for convolutional networks on ImageNet,
+//!   1e-3 at batch size 200 on CIFAR, all scaled to batch size 50. The authors' doubled rate for single images is not
+//!   implemented.
 
 use paint_nn::backbone::Spec;
 use paint_nn::params::Trainable;
@@ -40,10 +43,10 @@ use crate::settings::{is_share, not_negative, read, table};
 
 const NAME: &str = "sar";
 
-/// How much of `e_m` a batch keeps.
+/// The share of `e_m` that a batch keeps.
 const SMOOTHING: f32 = 0.9;
 
-/// What becomes of `e_m` when the model is put back.
+/// What happens to `e_m` when the model is reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Average {
@@ -54,21 +57,21 @@ enum Average {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where the values that are not given come from.
+    /// The preset that gives the values of the other keys.
     preset: Preset,
     /// `E₀` as a share of `ln C`.
     e0: f64,
     /// `ρ`.
     rho: f64,
-    /// `e₀`: a moving average below it puts the model back.
+    /// `e₀`: the model is reset if `e_m` falls below it.
     reset_below: f64,
-    /// What becomes of the moving average then.
+    /// What happens to `e_m` then.
     average_after_reset: Average,
-    /// How many of a transformer's last blocks stay as they are, and with them the final norm.
+    /// How many of the last blocks of a transformer do not train; nor does its final norm.
     frozen_blocks: usize,
-    /// The update rule.
+    /// The optimizer.
     optimizer: Descent,
-    /// Its rate.
+    /// Its learning rate.
     lr: f64,
 }
 
@@ -115,7 +118,7 @@ impl Config {
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "arXiv:2302.12400",
-    what: "lowers the entropy of sure samples, away from sharp minima, with a way back",
+    what: "TENT on confident samples, away from sharp minima, with a reset when it collapses",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Sar::new(args, Config::read(settings)?)?))),
@@ -149,7 +152,7 @@ impl Adapt for Sar {
 
     fn adapt(&mut self, images: &Tensor) -> Result<Step> {
         let e0 = self.config.e0;
-        // 1. The prediction and its sure samples.
+        // 1. The prediction and its reliable samples.
         self.learner.track();
         let z = self.learner.logits(images)?;
         let entropies = Entropies::new(&z, e0)?;
@@ -178,7 +181,7 @@ impl Adapt for Sar {
             ("left", (reliable.len() - still.len()) as f64),
         ];
         scalars.extend(self.average.map(|e| ("average", f64::from(e))));
-        // 5. The way back.
+        // 5. The reset.
         let collapsed = self.average.is_some_and(|e| f64::from(e) < self.config.reset_below);
         if collapsed {
             self.learner.restore_source();

@@ -1,4 +1,11 @@
-//! The source model, left as it is: what every method has to beat.
+//! Source: the model as it was trained, without adaptation. Every other method is compared with it.
+//!
+//! Symbols: `f` the model with the running statistics of its batch norms, `z` logits. For each batch:
+//!
+//! 1. `z = f(x)`.
+//!
+//! # Fidelity
+//! There is no paper and nothing to set.
 
 use paint_nn::backbone::{Backbone, Request};
 use paint_tensor::Tensor;

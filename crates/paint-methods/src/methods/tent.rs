@@ -1,20 +1,22 @@
 //! TENT: test-time entropy minimisation (Wang et al. 2021).
 //!
-//! A prediction that is sure is more often right, so each batch lowers the entropy of its own predictions through the
-//! scales and offsets of the norms. The prediction that counts is the one before the step.
+//! Confident predictions are more often right than unsure ones. Each batch therefore lowers the entropy of its own
+//! predictions, by training the scales and offsets of the normalisation layers. The prediction that counts is the one
+//! made before the step.
 //!
 //! Symbols: `z` logits, `H` entropy. For each batch:
 //!
 //! 1. `z = f(x)`.
 //! 2. `L = (1/B) Σ H(z_i)`.
-//! 3. One step on the norms.
+//! 3. One step on the normalisation layers.
 //!
 //! # Fidelity
-//! - The paper starts anew for each corruption; here nothing is reset, as continual adaptation asks, unless the caller
-//!   does it.
+//! - The paper resets the model for each corruption. Here it is never reset, as continual adaptation requires, unless
+//!   the caller does it.
 //! - The authors' code finds batch norms only. On a transformer all layer norms train, as in SAR's comparison.
-//! - `optimizer`, `lr`: Adam 1e-3 at batch 200 on CIFAR, momentum SGD 2.5e-4 at batch 64 on ImageNet. The rate for a
-//!   transformer is SAR's 1e-3 at batch 64, for CIFAR too, where no published one was found. All scaled to 50.
+//! - `optimizer`, `lr`: Adam 1e-3 at batch size 200 on CIFAR, SGD with momentum 2.5e-4 at batch size 64 on ImageNet.
+//!   For transformers it is SAR's 1e-3 at batch size 64, on CIFAR too, because no published rate was found. All rates
+//!   are scaled to batch size 50.
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
@@ -35,15 +37,15 @@ const NAME: &str = "tent";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where the values that are not given come from.
+    /// The preset that gives the values of the other keys.
     preset: Preset,
-    /// The update rule.
+    /// The optimizer.
     optimizer: Descent,
-    /// Its rate.
+    /// Its learning rate.
     lr: f64,
 }
 
-/// The update rule and its rate, which ETA and EATA share.
+/// Optimizer and learning rate, which ETA and EATA share.
 pub(super) fn descent(preset: Preset) -> (Descent, f64) {
     match preset {
         Preset::VitImagenet | Preset::VitCifar10 => {
@@ -70,7 +72,7 @@ impl Config {
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "arXiv:2006.10726",
-    what: "lowers the entropy of its predictions through the norms",
+    what: "minimises the entropy of its predictions by training the normalisation layers",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Tent::new(args, &Config::read(settings)?)?))),

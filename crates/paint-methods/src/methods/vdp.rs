@@ -1,28 +1,29 @@
-//! VDP: visual domain prompts (Gan et al. 2023), **our reading of the paper**: its code was never published.
+//! VDP: visual domain prompts (Gan et al. 2023), in **our reading of the paper**: its code was never published.
 //!
-//! The network stays frozen; two prompts of pixels, added to every image, carry the adaptation. One belongs to the domain
-//! at hand and starts anew with each, the other is kept across domains and learns slowly; homeostasis holds those of its
-//! pixels that earlier domains were sensitive to. Pseudo-labels come from the moving averages of the prompts. The
-//! prediction that counts is made with the updated prompts.
+//! The network stays frozen. Two prompts, images that are added to every input, carry the adaptation: one belongs to
+//! the current domain and starts anew with each domain, the other is kept across domains and learns slowly.
+//! Homeostasis holds those pixels of the kept prompt that earlier domains were sensitive to. Pseudo labels come from
+//! the moving averages of the prompts. The prediction is made with the updated prompts.
 //!
-//! Symbols: `f` the frozen network, `δ_s` the domain's prompt, `δ_a` the kept one, both `[3, H, W]`, `δ'` their moving
-//! averages, `m` their momentum, `φ` the confidence asked for, `g` the gradient of the pseudo-label loss at `δ_a`, `Ω` what
-//! the pixels matter, `δ*` the kept prompt at the end of the last domain, `λ` the weight of homeostasis. For each batch:
+//! Symbols: `f` the frozen network, `δ_s` the prompt of the domain, `δ_a` the kept prompt, both `[3, H, W]`, `δ'`
+//! their moving averages, `m` the momentum of these, `φ` the confidence threshold, `g` the gradient of the
+//! pseudo-label loss at `δ_a`, `Ω` the importance of each pixel, `δ*` the kept prompt at the end of the last domain,
+//! `λ` the weight of homeostasis. For each batch:
 //!
-//! 1. Where a new domain begins: `δ_s = δ'_s = 0` with moments forgotten; `Ω ← Ω + mean_t(g²) / mean_j(mean_t(g²))` over the
-//!    steps of the domain that ended; `δ* = δ_a`.
-//! 2. `p = softmax(f(x + δ'_s + δ'_a))`, `y_i = argmax p_i`; the confident samples: `max p_i ≥ φ`.
-//! 3. `L = mean over the confident of CE(f(x + δ_s + δ_a), y)`, plus `λ Σ_j Ω_j (δ_a − δ*)_j²`.
+//! 1. If a new domain begins: `δ_s = δ'_s = 0` with a fresh optimizer; `Ω ← Ω + mean_t(g²) / mean_j(mean_t(g²))` over
+//!    the steps of the domain that ended; `δ* = δ_a`.
+//! 2. `p = softmax(f(x + δ'_s + δ'_a))`, `y_i = argmax p_i`; a sample is confident if `max p_i ≥ φ`.
+//! 3. `L` = mean of `CE(f(x + δ_s + δ_a), y)` over the confident samples, plus `λ Σ_j Ω_j (δ_a − δ*)_j²`.
 //! 4. One step on both prompts, each with its own rate.
 //! 5. `δ' ← m δ' + (1 − m) δ`.
 //! 6. The prediction: `f(x + δ_s + δ_a)`.
 //!
 //! # Fidelity
-//! - The paper's abstract and introduction fix the frozen network, the two prompts in pixel space, pseudo-labels from a
-//!   teacher and the damping of what domains are sensitive to. Everything else here is ours: prompts that cover the
-//!   image and begin at 0, hard pseudo-labels (soft ones of a teacher that begins as its student have no gradient), the
-//!   form of `Ω`, all values. They were chosen once and are the same for all presets.
-//! - The paper knows where a domain begins. So does this, if the caller tells it; a caller who does not has one
+//! - The paper's abstract and introduction fix the frozen network, the two prompts in pixel space, pseudo labels from
+//!   a teacher, and the damping of what domains are sensitive to. Everything else is our choice: prompts that cover
+//!   the image and begin at 0, hard pseudo labels (soft ones of a teacher that begins as its student have no
+//!   gradient), the form of `Ω`, and all values, which are the same for all presets.
+//! - The paper knows where a domain begins, and so does this method if the caller says so. Without that there is one
 //!   domain without end, and homeostasis never starts.
 //! - Prompted pixels may leave [0, 1].
 
@@ -50,7 +51,7 @@ const NAME: &str = "vdp";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Accepted as every baseline does; the values are the same for all.
+    /// Accepted as by every baseline; the values are the same for all presets.
     preset: Preset,
     /// `φ`.
     threshold: f64,
@@ -58,11 +59,11 @@ struct Config {
     momentum: f64,
     /// `λ`.
     homeostasis: f64,
-    /// The update rule of both prompts.
+    /// The optimizer of both prompts.
     optimizer: Descent,
-    /// The rate of `δ_s`.
+    /// The learning rate of `δ_s`.
     lr: f64,
-    /// The rate of `δ_a`, as a share of `lr`.
+    /// The learning rate of `δ_a`, as a share of `lr`.
     agnostic_share: f64,
 }
 
@@ -95,7 +96,7 @@ impl Config {
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "arXiv:2212.04145",
-    what: "prompts of pixels before a frozen network, one for the domain and one for all (our reading)",
+    what: "two prompts in pixel space before a frozen network, one per domain and one for all (our reading)",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Vdp::new(args, Config::read(settings)?)?))),
@@ -147,7 +148,7 @@ struct Vdp {
     /// The domain of the last batch.
     domain: Option<usize>,
     /// The domain of the next one, if the caller knows it.
-    told: Option<usize>,
+    next_domain: Option<usize>,
 }
 
 impl Vdp {
@@ -157,7 +158,15 @@ impl Vdp {
         let share = config.lr * config.agnostic_share;
         let agnostic = Prompt::new(&learner, config.optimizer, share)?;
         let homeostasis = Homeostasis::new(agnostic.pixels())?;
-        Ok(Self { config, learner, specific, agnostic, homeostasis, domain: None, told: None })
+        Ok(Self {
+            config,
+            learner,
+            specific,
+            agnostic,
+            homeostasis,
+            domain: None,
+            next_domain: None,
+        })
     }
 
     /// `f(x + δ_s + δ_a)`.
@@ -167,13 +176,13 @@ impl Vdp {
 
     /// Step 1.
     fn begin_domain(&mut self) -> Result<()> {
-        if let (Some(told), Some(domain)) = (self.told, self.domain)
-            && told != domain
+        if let (Some(next), Some(domain)) = (self.next_domain, self.domain)
+            && next != domain
         {
             self.specific = Prompt::new(&self.learner, self.config.optimizer, self.config.lr)?;
             self.homeostasis.consolidate(self.agnostic.pixels())?;
         }
-        self.domain = self.told.or(self.domain);
+        self.domain = self.next_domain.or(self.domain);
         Ok(())
     }
 }
@@ -190,12 +199,13 @@ impl Adapt for Vdp {
     fn adapt(&mut self, images: &Tensor) -> Result<Step> {
         // 1. A new domain.
         self.begin_domain()?;
-        // 2. Pseudo-labels.
+        // 2. Pseudo labels.
         let p = self.prompted(images, &self.specific.average, &self.agnostic.average)?.softmax()?;
         let labels = p.argmax()?;
-        let sure = |p: &f32| f64::from(*p) >= self.config.threshold;
+        let is_confident = |p: &f32| f64::from(*p) >= self.config.threshold;
         let confidence = p.pick(&labels)?.to_vec()?;
-        let confident: Vec<usize> = (0..labels.len()).filter(|&i| sure(&confidence[i])).collect();
+        let confident: Vec<usize> =
+            (0..labels.len()).filter(|&i| is_confident(&confidence[i])).collect();
         // 3. The losses.
         self.specific.pixels.track();
         self.agnostic.pixels.track();
@@ -205,7 +215,8 @@ impl Adapt for Vdp {
         let loss = labelled.add(&held.scale(self.config.homeostasis as f32)?)?;
         let value = self.learner.finite("the loss", loss.item()?)?;
         let gradients = loss.backward()?;
-        // Both prompts are added to the same pixels, and nothing but the labels reaches the domain's.
+        // Both prompts are added to the same pixels, so their gradients of the pseudo-label loss are equal; the penalty
+        // reaches the kept prompt only.
         if let Some(g) = gradients.get(self.specific.pixels()) {
             self.homeostasis.observe(&g.detach())?;
         }
@@ -251,6 +262,6 @@ impl Adapt for Vdp {
     }
 
     fn set_domain(&mut self, domain: Option<usize>) {
-        self.told = domain;
+        self.next_domain = domain;
     }
 }

@@ -9,7 +9,7 @@ pub fn cross_entropy(logits: &Tensor, labels: &[usize]) -> Result<Tensor> {
     Ok(log_likelihood(&logits.log_softmax()?, labels)?.neg()?)
 }
 
-/// `−Σ_c t_ic ln p_ic`; gradients flow into the target too, so a caller with a fixed one detaches it.
+/// `−Σ_c t_ic ln p_ic`. Gradients flow into the target too; detach it if it is fixed.
 /// `[B, C]` logits and `[B, C]` target → `[B]`.
 pub fn cross_entropy_soft(logits: &Tensor, target: &Tensor) -> Result<Tensor> {
     Ok(target.mul(&logits.log_softmax()?)?.sum(1)?.neg()?)
@@ -27,7 +27,7 @@ pub fn symmetric_cross_entropy(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// Labels of mixed samples `x̃_n = λ x_n + (1 − λ) x_π(n)` (Eq. 8).
 #[derive(Debug, Clone, Copy)]
 pub struct MixedLabels<'a> {
-    /// `y_n`, one for each mixed sample.
+    /// `y_n`, one per mixed sample.
     pub first: &'a [usize],
     /// `y_π(n)`.
     pub second: &'a [usize],
@@ -46,8 +46,8 @@ impl MixedLabels<'_> {
 
 /// `L_ic = −(1/n) Σ [λ ln p̃_n[y_n] + (1 − λ) ln p̃_n[y_π(n)]]` (Eq. 9 with Eq. 8's mixed label).
 ///
-/// The paper divides by the batch, `n = B`; the released code by the number of confident samples: the caller says
-/// which, as `denominator`.  `[M, C]` logits of the mixed samples → `[]`.
+/// The paper divides by the batch size, `n = B`, the released code by the number of confident samples; `denominator` is
+/// `n`.  `[M, C]` logits of the mixed samples → `[]`.
 pub fn interpolation_consistency(
     logits: &Tensor,
     labels: MixedLabels<'_>,

@@ -1,8 +1,8 @@
 //! The losses as PAINT's released code computes them: its cross-entropy applies `log_softmax` to probabilities.
 //!
-//! With `LSE(v) = ln Σ exp v` and `Σ_k p_k = 1` the terms become quadratic in `p`: for many classes `LSE(p)` hardly
-//! moves, and what is left is a Gini mutual information and a linear label loss. Gradients flow through both factors,
-//! as they do there.
+//! With `LSE(v) = ln Σ exp v` and `Σ_k p_k = 1` the terms become quadratic in `p`: for many classes `LSE(p)` is
+//! nearly constant, and what remains is a Gini mutual information and a linear label loss. Gradients flow through both
+//! factors, as in that code.
 
 use paint_tensor::Tensor;
 

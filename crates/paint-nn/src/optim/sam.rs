@@ -1,4 +1,4 @@
-//! Sharpness-aware minimisation (Foret et al. 2021), as SAR uses it: climb, look at the gradient there, descend.
+//! Sharpness-aware minimisation (Foret et al. 2021), as SAR uses it: climb, take the gradient there, descend.
 
 use paint_tensor::{Gradients, Tensor};
 
@@ -11,7 +11,7 @@ use crate::params::{ParamId, Params};
 pub struct Sam {
     rho: f32,
     inner: Optimizer,
-    /// Where the climb began, one list for each of the parameter sets.
+    /// The values before the climb, one list per parameter set.
     origin: Option<Vec<Vec<(ParamId, Tensor)>>>,
 }
 
@@ -26,8 +26,8 @@ impl Sam {
         &self.inner
     }
 
-    /// `θ ← θ + ρ g / (‖g‖₂ + 1e-12)`, the norm taken over all gradients of all `sets` together. Where there is no
-    /// gradient at all the climb ends where it began.
+    /// `θ ← θ + ρ g / (‖g‖₂ + 1e-12)`, with the norm over the gradients of all `sets`. Without any gradient the
+    /// parameters stay.
     pub fn ascend(&mut self, sets: &mut [&mut Params], gradients: &Gradients) -> Result<()> {
         let trainable = self.inner.trainable();
         let reached = |params: &Params| -> Vec<(ParamId, Tensor)> {
@@ -61,8 +61,7 @@ impl Sam {
         Ok(())
     }
 
-    /// Goes back to where the climb of the same `sets` began, and lets the wrapped optimizer step with the gradients
-    /// of the top.
+    /// Restores the values from before the climb of the same `sets`, and steps there with the gradients of the top.
     pub fn descend(&mut self, sets: &mut [&mut Params], gradients: &Gradients) -> Result<()> {
         let origin =
             self.origin.take().filter(|origin| origin.len() == sets.len()).ok_or_else(|| {

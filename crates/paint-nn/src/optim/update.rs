@@ -5,9 +5,9 @@ use paint_tensor::{StepRule, SteppedParam, Tensor};
 /// Stochastic gradient descent as PyTorch defines it, dampening 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Sgd {
-    /// Factor of the velocity; 0 is plain descent.
+    /// Factor of the velocity; 0 is plain gradient descent.
     pub momentum: f32,
-    /// Looks one step ahead along the velocity.
+    /// Nesterov momentum: looks one step ahead along the velocity.
     pub nesterov: bool,
     /// Added to the gradient as `weight_decay · w`.
     pub weight_decay: f32,
@@ -32,14 +32,14 @@ impl Default for Adam {
     }
 }
 
-/// How a gradient becomes an update.
+/// An update rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
-    /// With momentum, Nesterov's or none.
+    /// SGD with momentum, Nesterov momentum or none.
     Sgd(Sgd),
-    /// Weight decay inside the gradient.
+    /// Adam, with weight decay added to the gradient.
     Adam(Adam),
-    /// Weight decay beside the gradient.
+    /// AdamW, with weight decay applied to the weight.
     AdamW(Adam),
     /// Adam created afresh for each step, as PAINT's released code does: the moments of a first step cancel, and the
     /// update is `−lr · g / (|g| + ε)`, whatever the betas.
@@ -49,7 +49,7 @@ pub enum Rule {
     },
 }
 
-/// What a rule remembers of one parameter.
+/// The state of a rule for one parameter.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     pub(super) step: u64,
@@ -60,7 +60,7 @@ pub(super) struct Memory {
 }
 
 impl Rule {
-    /// The same for the step of number `t`, from 1, as the engine takes it; and the weight decay.
+    /// The rule of step `t`, counted from 1, as the engine takes it; and the weight decay.
     pub(super) fn step(&self, t: u64) -> (StepRule, f32) {
         let adam = |Adam { beta1, beta2, eps, weight_decay }: Adam, t: u64, decoupled| {
             let t = u32::try_from(t).unwrap_or(u32::MAX);
@@ -76,7 +76,7 @@ impl Rule {
         }
     }
 
-    /// Whether the first and the second moment are remembered from step to step.
+    /// Whether the rule keeps a first and a second moment.
     pub(super) fn moments(&self) -> [bool; 2] {
         match self {
             Self::Sgd(sgd) => [sgd.momentum != 0.0, false],
@@ -85,7 +85,7 @@ impl Rule {
         }
     }
 
-    /// What is remembered of a parameter after its step of number `step`.
+    /// The state of a parameter after step `step`.
     pub(super) fn memory(&self, step: u64, stepped: &SteppedParam) -> Memory {
         let [first, second] = self.moments();
         Memory {

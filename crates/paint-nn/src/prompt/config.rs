@@ -16,26 +16,26 @@ pub enum Reliability {
     /// The number of queries (Eq. 4).
     #[default]
     OverQueries,
-    /// The number of images in the forward that asks (released code).
+    /// The number of images of the forward pass (released code).
     OverImages,
 }
 
 /// The constants of a [`PromptMemory`](super::PromptMemory).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PromptConfig {
-    /// `L_p`, tokens in a prompt.
+    /// `L_p`, the number of tokens of a prompt.
     pub length: usize,
     /// `D_e`, the width of a token.
     pub width: usize,
     /// `η`; depends on the model.
     pub eta: f32,
-    /// On which side of `η` the equality lies.
+    /// Whether `r_s = η` allocates.
     pub threshold: Threshold,
     /// The denominator of `r_s`.
     pub reliability: Reliability,
     /// `γ`.
     pub gamma: f32,
-    /// The most prompts to hold, at least 2; none is the paper's unbounded memory.
+    /// The largest number of prompts, at least 2; none for the paper's unbounded memory.
     pub capacity: Option<usize>,
 }
 

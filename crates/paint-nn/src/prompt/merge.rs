@@ -1,4 +1,4 @@
-//! Room in a bounded memory: the two entries with the nearest keys become one.
+//! Makes room in a bounded memory: the two entries with the nearest keys are merged.
 
 use super::queries::{cosine, unit};
 use super::{PromptMemory, first_maximum, name};
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::params::{Params, Role};
 
 impl PromptMemory {
-    /// Where the memory is full, merges the two entries with the nearest keys, each weighted by its uses.
+    /// If the memory is full, merges the two entries with the nearest keys, each weighted by its uses.
     pub(super) fn make_room(&mut self) -> Result<Option<(u64, u64)>> {
         if self.config.capacity.is_none_or(|capacity| self.entries.len() < capacity) {
             return Ok(None);

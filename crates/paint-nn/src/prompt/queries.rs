@@ -13,7 +13,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// Reads `[B, D]` features; a batch of none and numbers that are not finite are refused.
+    /// Reads `[B, D]` features. An empty batch and values that are not finite are refused.
     pub fn new(features: &Tensor) -> Result<Self> {
         let [b, d] = features.dims2("queries")?;
         let rows = features.to_vec()?;
@@ -37,7 +37,7 @@ impl Queries {
         self.units.len() / self.width
     }
 
-    /// Never: an empty batch is refused.
+    /// Always false: an empty batch is refused.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
     }

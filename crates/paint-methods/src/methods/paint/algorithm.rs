@@ -20,7 +20,7 @@ use crate::learner::finite;
 use crate::views::{self, Padding};
 use crate::{Result, images};
 
-/// All that happened to one batch.
+/// Everything that one batch led to.
 #[derive(Debug, Clone)]
 pub struct Adaptation {
     /// `[B, C]`, the prediction after the update.
@@ -55,7 +55,8 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// The method on a duplicate of a model. Prompts need a vision transformer: any other network is refused with them.
+    /// The method on a duplicate of a model. Prompts need a vision transformer; with any other network they are
+    /// refused.
     pub fn new(args: &BuildArgs<'_>, config: Config) -> Result<Self> {
         let networks = Networks::new(args, &config)?;
         let width = args.model.spec().feature_dim;
@@ -84,7 +85,7 @@ impl Paint {
         &self.memory
     }
 
-    /// Adapts to a batch and predicts it. On an error everything is as it was before.
+    /// Adapts to a batch and predicts it. After an error everything is what it was before.
     pub fn adapt(&mut self, images: &Tensor) -> Result<Adaptation> {
         images::check(images, self.networks.spec())?;
         let (memory, values) = (self.memory.clone(), self.networks.params_mut().snapshot());
@@ -154,8 +155,8 @@ impl Paint {
         self.networks.embed(&views::apply(&[(view, noise)], &images)?)
     }
 
-    /// The gradients of `β L_ic`, from the logits `[|S|, C]` of the mixed samples of a batch of `b`: Eq. 9, and its term
-    /// of Eq. 10.
+    /// The gradients of `β L_ic`, from the logits `[|S|, C]` of the mixed samples of a batch of `b`: Eq. 9, and its
+    /// term of Eq. 10.
     fn consistency(
         &self,
         z: Tensor,
@@ -171,7 +172,7 @@ impl Paint {
         Ok(l_ic.scale(beta)?.backward()?)
     }
 
-    /// A fresh optimizer every time: neither rule remembers anything from batch to batch.
+    /// The optimizer is new for every batch: neither rule keeps state between batches.
     fn update(&mut self, gradients: &Gradients) -> Result<()> {
         let groups = vec![
             Group { select: self.config.trained_with_prompts(), lr: self.config.lr_prompts as f32 },

@@ -1,4 +1,4 @@
-//! The alternatives that settings choose between, each with what the paper or the released code says.
+//! The alternatives that settings choose between, each with what the paper or the released code does.
 
 use paint_nn::optim::{Rule, Sgd};
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 /// Adam's `ε`, PyTorch's default.
 const ADAM_EPS: f32 = 1e-8;
 
-/// A set of defaults; any other key in the settings replaces one of them.
+/// A named set of defaults; every other key of the settings replaces one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// The equations and constants as printed. The paper names no optimizer: plain gradient descent, one rate for all.
+    /// The equations and constants as printed. The paper names no optimizer, so this is gradient descent with one rate.
     Paper,
-    /// `paper` with Adam made anew for each batch, prompts at 0.01 and blocks at 1e-4. The default: its steps have one size
-    /// whatever the model, where one printed rate is right for one model only (RESULTS.md).
+    /// `paper` with Adam made anew for each batch, at 0.01 for prompts and 1e-4 for blocks. The default, because the
+    /// size of its steps does not depend on the model, while the printed rate suits one model only (RESULTS.md).
     #[default]
     PaperAdam,
     /// The released code with its constants for ImageNet-C.
@@ -30,7 +30,7 @@ impl Preset {
         &["paper", "paper_adam", "reference", "reference_cifar10_c", "reference_imagenet_r"];
 }
 
-/// How gradients become updates.
+/// The optimizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerKind {
@@ -49,33 +49,33 @@ impl OptimizerKind {
     }
 }
 
-/// How entropies and the label loss are computed.
+/// How `L_mi` and `L_ic` are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossForm {
     /// Shannon entropy and cross-entropy (Eq. 6 and 9).
     Shannon,
-    /// The released code's, with softmax applied to probabilities once more.
+    /// As in the released code, which applies softmax to the probabilities once more.
     DoubleSoftmax,
 }
 
-/// When a batch asks the memory for its prompt and moves the key.
+/// When a batch asks the memory for its prompt, and when the key moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retrieval {
-    /// Once, for all its forward passes; the key moves once, a new one not at all.
+    /// Once for all its forward passes. The key moves once, or not at all if it is new.
     OncePerBatch,
-    /// At every forward pass, and the key moves each time. The mixed pass never allocates.
+    /// At every forward pass, and the key moves each time. Only the first and the last pass allocate.
     EveryForward,
 }
 
-/// On which side of a threshold equality lies.
+/// Whether a value equal to a threshold counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// Equality does not count.
+    /// It does not.
     Strict,
-    /// Equality counts.
+    /// It does.
     Inclusive,
 }
 
@@ -85,25 +85,25 @@ pub enum Bound {
 pub enum Denominator {
     /// All samples of the batch.
     Batch,
-    /// The samples that took part in the forward pass at hand.
+    /// The samples of the forward pass in question.
     Present,
 }
 
-/// What is mixed.
+/// What is mixed in pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MixInput {
-    /// The images as they came.
+    /// The images as they are.
     Images,
     /// Augmented views of them.
     Views,
 }
 
-/// What of the first layer norm of block 0 stays frozen while the block trains.
+/// Which parameters of the first layer norm of block 0 stay frozen while the block trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FrozenNorm {
-    /// Nothing.
+    /// None of them.
     None,
     /// Its scale.
     Weight,

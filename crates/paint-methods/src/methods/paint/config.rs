@@ -1,4 +1,4 @@
-//! The settings of PAINT: every point where the paper and the released code differ is a key.
+//! The settings of PAINT: every point on which the paper and the released code differ is a key.
 
 use paint_nn::backbone::{Pooling, PromptPosition};
 use paint_nn::params::{Part, Role, Slot, Trainable};
@@ -14,19 +14,19 @@ use crate::settings::{is_share, not_negative, read};
 /// The method's name.
 pub(super) const NAME: &str = "paint";
 
-/// The most tokens of a prompt: several times those of an image, where attention grows with the square.
+/// The longest prompt, several times the tokens of an image: the cost of attention grows with the square.
 const LONGEST: usize = 1024;
 
-/// The settings. Rates, weights and thresholds are `f64` so that they print as they were written. `D` with a number is
-/// the difference of that number between paper and code, under [*Fidelity*](super#fidelity).
+/// The settings. Rates, weights and thresholds are `f64`, so that they print as they were written. `D` and a number
+/// name a row of the table under [*Fidelity*](super#fidelity).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where the values that are not given come from.
+    /// The preset that gives the values of the other keys.
     pub preset: Preset,
-    /// `L_p`, tokens in a prompt; 0 adapts without prompts and memory. Depends on the preset (D16).
+    /// `L_p`, the number of prompt tokens; 0 adapts without prompts and memory (D16).
     pub prompt_length: usize,
-    /// Standard deviation of a new prompt's numbers (D18: normal in the code, unsaid in the paper).
+    /// The standard deviation of a new prompt's normal values (D18).
     pub prompt_std: f64,
     /// The position embedding of prompt tokens (D15).
     pub prompt_position: PromptPosition,
@@ -36,25 +36,26 @@ pub struct Config {
     pub eta: f64,
     /// Whether `r_s = η` allocates (D11).
     pub eta_bound: Bound,
-    /// What the sum of Eq. 4, `r_s`, is divided by (D13); counts with `retrieval = "every_forward"` only.
+    /// What the sum in `r_s` (Eq. 4) is divided by; matters only with `retrieval = "every_forward"` (D13).
     pub reliability: Denominator,
-    /// When the memory is asked (D12).
+    /// When a batch asks the memory (D12).
     pub retrieval: Retrieval,
-    /// One more retrieval and move of the key before mixing, with `retrieval = "every_forward"` only (D22).
+    /// One more retrieval before mixing, which moves the key; only with `retrieval = "every_forward"` (D22).
     pub redundant_forward: bool,
     /// `γ`, smoothing of the keys (Eq. 11).
     pub gamma: f64,
-    /// The most prompts to hold, merging the two nearest beyond (ours); not given means no bound (D19).
+    /// The largest number of prompts; beyond it the two with the nearest keys are merged (ours). No bound if not
+    /// given (D19).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<usize>,
-    /// Takes the prompt of the true domain (the paper's oracle); the runner has to tell it.
+    /// Takes the prompt of the true domain, which the runner must provide (the paper's oracle).
     pub oracle: bool,
-    /// The form of the losses (D4).
+    /// How `L_mi` and `L_ic` are computed (D4).
     pub loss: LossForm,
     /// Weight of the mean entropy, the first term of Eq. 6 (D5).
     pub entropy_weight: f64,
-    /// Weight of the entropy of the mean, the second term of Eq. 6 (D5); 0 leaves entropy minimisation, the first row of
-    /// the ablation table.
+    /// Weight of the entropy of the mean, the second term of Eq. 6 (D5). With 0 the loss is the entropy alone, as in
+    /// the first row of the ablation table.
     pub diversity_weight: f64,
     /// `β`, weight of the interpolation consistency in Eq. 10; 0 mixes nothing (D5).
     pub beta: f64,
@@ -62,23 +63,23 @@ pub struct Config {
     pub consistency_denominator: Denominator,
     /// `α` of `λ ~ Beta(α, α)` in Eq. 8 (D6).
     pub alpha: f64,
-    /// `φ`, the confidence from which a sample gets a pseudo label (Eq. 7, D7).
+    /// `φ`, the confidence above which a sample gets a pseudo label (Eq. 7, D7).
     pub phi: f64,
     /// Whether a confidence of exactly `φ` is enough (D7).
     pub phi_bound: Bound,
-    /// The most the second-best class may have; 1 asks nothing (D7).
+    /// The largest probability that the second-best class may have; 1 sets no condition (D7).
     pub phi_second: f64,
     /// What is mixed (D8).
     pub mix: MixInput,
     /// The optimizer (D1).
     pub optimizer: OptimizerKind,
-    /// Learning rate of the prompts, and of the class token where it trains (D2).
+    /// Learning rate of the prompts, and of the class token if it trains (D2).
     pub lr_prompts: f64,
     /// Learning rate of the blocks (D2).
     pub lr_blocks: f64,
-    /// How many of the first blocks train; 0 for none (D3).
+    /// How many blocks train, from the first on; 0 for none (D3).
     pub blocks: usize,
-    /// What of block 0's first norm stays frozen (D3).
+    /// Which parameters of block 0's first norm stay frozen (D3).
     pub frozen_norm: FrozenNorm,
     /// Whether the class token trains (D3).
     pub train_cls_token: bool,
@@ -174,7 +175,7 @@ impl Config {
         read(NAME, settings, Self::preset, Self::rules)
     }
 
-    /// What holds of settings that make a method, and what to tell if it does not.
+    /// The conditions that valid settings meet, each with the message for settings that do not.
     fn rules(&self) -> Vec<(bool, &'static str)> {
         vec![
             (self.alpha.is_finite() && self.alpha > 0.0, "alpha must be above 0"),
@@ -201,7 +202,7 @@ impl Config {
         ]
     }
 
-    /// The memory's part of the settings, for a model of width `width`.
+    /// The settings of the memory, for a model of width `width`.
     pub(super) fn memory(&self, width: usize) -> PromptConfig {
         PromptConfig {
             length: self.prompt_length,

@@ -1,4 +1,4 @@
-//! Which samples are confident enough to teach, and how they are mixed (Eq. 7 and 8).
+//! Which samples are confident enough to get a pseudo label, and how they are mixed (Eq. 7 and 8).
 
 use paint_nn::loss::MixedLabels;
 use paint_tensor::Tensor;

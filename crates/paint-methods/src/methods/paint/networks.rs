@@ -1,9 +1,9 @@
 //! The networks of PAINT and their forward passes.
 //!
-//! Passes whose size the batch alone decides (the queries, the first prediction with `L_mi` and its gradients, the last
-//! prediction) are [`Routine`]s: what changes between batches goes in as an input, the rest is the frozen source's. The
-//! pass over the confident samples has another size in every batch. Where only some classes compete, the host looks up
-//! their rows of the head, and the two predictions are never recorded.
+//! Passes whose size depends on the batch size alone (the queries, the first prediction with `L_mi` and its
+//! gradients, the last prediction) are [`Routine`]s: what changes between batches is an input, the rest belongs to
+//! the frozen source. The pass over the confident samples has another size in every batch. If only some classes
+//! compete, the host looks up their rows of the head, and the two predictions are never recorded.
 
 use paint_nn::backbone::{Backbone, Pooling, PromptPosition, Request, Spec};
 use paint_nn::params::{ParamId, Params, Trainable};
@@ -69,7 +69,7 @@ pub(super) struct Tuning {
 /// The frozen source and the model that adapts.
 pub(super) struct Networks {
     source: Box<dyn Backbone>,
-    /// The source for recorded passes, whose replays nobody who watches `source` would see.
+    /// The source for recorded passes: a watched network cannot count their replays, which are reported to `source`.
     unwatched: Box<dyn Backbone>,
     pub(super) model: Box<dyn Backbone>,
     /// The parameters of the model that train.
@@ -81,7 +81,7 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Duplicates of a model. Prompts need a vision transformer: any other network is refused with them.
+    /// Duplicates of a model. Prompts need a vision transformer; with any other network they are refused.
     pub(super) fn new(args: &BuildArgs<'_>, config: &Config) -> Result<Self> {
         let spec = args.model.spec();
         let refuse = |why| Err(Error::Config { method: NAME, why });
@@ -248,7 +248,7 @@ impl Networks {
             if !l_mi.counts(b) {
                 return Ok(given);
             }
-            // The activations of the pass hang on its logits.
+            // The logits keep the activations of the pass alive.
             drop(z);
             let gradients = l_mi.total(&entropy, &diversity)?.backward()?;
             let variables = self.values().into_iter().map(|id| &model.params()[id]).chain(&prompt);

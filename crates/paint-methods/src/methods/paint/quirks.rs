@@ -1,7 +1,8 @@
-//! Where the released code departs from Algorithm 1, all in one place, so that the step itself reads as the paper
-//! prints it. The numbers are those of [*Fidelity*](super#fidelity).
+//! Where the released code departs from Algorithm 1, in one place, so that the step itself reads as the paper prints
+//! it. The numbers are those of the table under [*Fidelity*](super#fidelity).
 //!
-//! D11 and D13 belong to the memory ([`Config::memory`]); the rest of the list are values or the choice of what trains.
+//! D11 and D13 belong to the memory ([`Config::memory`]). The other rows of the table are values, or select what
+//! trains.
 
 use paint_nn::loss::{self, MixedLabels};
 use paint_tensor::Tensor;

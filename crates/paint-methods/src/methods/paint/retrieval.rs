@@ -1,4 +1,4 @@
-//! Which prompt a batch gets (Eq. 2 to 5), with a new one where none is reliable, and how its key moves (Eq. 11).
+//! Which prompt a batch gets (Eq. 2-5), with a new one if none is reliable, and how its key moves (Eq. 11).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::quirks::Quirks;
 use crate::draws::PromptDraws;
 use crate::{Error, Result};
 
-/// All that decides it, beside the memory.
+/// Everything that decides it, except the memory.
 #[derive(Clone)]
 pub(super) struct Retriever {
     uses_prompts: bool,
@@ -17,7 +17,7 @@ pub(super) struct Retriever {
     prompt_std: f32,
     quirks: Quirks,
     draws: Arc<dyn PromptDraws>,
-    /// The true domain of the batches to come, for the oracle.
+    /// The true domain of the next batches, for the oracle.
     pub(super) domain: Option<usize>,
 }
 
@@ -73,8 +73,8 @@ impl Retriever {
     }
 }
 
-/// The retrievals of one batch. In Algorithm 1 the batch asks the memory once and keeps its prompt, whose key moves after
-/// the update. In the released code every forward pass asks anew and moves the key of what it found (D12).
+/// The retrievals of one batch. In Algorithm 1 the batch asks the memory once and keeps its prompt, whose key moves
+/// after the update. In the released code every forward pass asks anew and moves the key of what it found (D12).
 pub(super) struct Retrievals {
     retriever: Retriever,
     queries: Queries,

@@ -89,7 +89,7 @@ fn a_domain_not_met_before_is_probed_with_a_prompt_of_its_own_that_is_not_kept()
     }
 }
 
-/// On the device that `PAINT_TEST_DEVICE` names: a GPU records these passes, the processor does them every time.
+/// On the device that `PAINT_TEST_DEVICE` names: a GPU records these passes, the CPU computes them every time.
 #[test]
 fn passes_that_were_recorded_change_no_bit() {
     let device = std::env::var("PAINT_TEST_DEVICE")

@@ -1,11 +1,12 @@
-//! What holds the kept prompt: pixels that earlier domains were sensitive to stay near where those left them.
+//! What holds the kept prompt: pixels that earlier domains were sensitive to stay close to where those domains left
+//! them.
 
 use paint_nn::state::State;
 use paint_tensor::Tensor;
 
 use crate::Result;
 
-/// `Ω` and `δ*`, and what the present domain adds to them when it ends.
+/// `Ω` and `δ*`, and what the current domain adds to them when it ends.
 #[derive(Debug, Clone)]
 pub(super) struct Homeostasis {
     /// `Ω`, `[3, H, W]`.
@@ -17,19 +18,20 @@ pub(super) struct Homeostasis {
 }
 
 impl Homeostasis {
-    /// Holds nothing yet; `prompt` gives the shape.
+    /// Holds nothing; `prompt` gives the shape.
     pub(super) fn new(prompt: &Tensor) -> Result<Self> {
         let zeros = Tensor::zeros(prompt.shape(), prompt.device())?;
         Ok(Self { importance: zeros.clone(), anchor: zeros.clone(), squares: zeros })
     }
 
-    /// Takes note of a step's gradient at the prompt.
+    /// Adds the gradient of a step at the prompt.
     pub(super) fn observe(&mut self, gradient: &Tensor) -> Result<()> {
         self.squares = self.squares.add(&gradient.mul(gradient)?)?;
         Ok(())
     }
 
-    /// Ends a domain. Its share of `Ω` has the mean 1, so that a domain of many or of steep steps weighs no more.
+    /// Ends a domain. What it adds to `Ω` has mean 1, so that a domain with many or large steps weighs no more than
+    /// others.
     pub(super) fn consolidate(&mut self, prompt: &Tensor) -> Result<()> {
         let mean = self.squares.mean_all()?.item()?;
         if mean > 0.0 {
@@ -46,7 +48,7 @@ impl Homeostasis {
         Ok(moved.mul(&moved)?.mul(&self.importance)?.sum_all()?)
     }
 
-    /// All three.
+    /// All three tensors.
     pub(super) fn save(&self) -> State {
         let mut state = State::default();
         for (name, tensor) in
