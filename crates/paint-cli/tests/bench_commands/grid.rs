@@ -42,7 +42,7 @@ fn the_protocol_beside_results_gives_them_again() {
     let idle = ["--set", "paint.eta=0.3"];
     let output = paint(&[&args[..], &[domains], &idle].concat(), &first).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("paint has no row here"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("paint does not run here"), "{}", stderr(&output));
     let told = fs::read_to_string(first.join("results.md")).unwrap();
     assert!(told.contains("--set 'scenario.domains=[\"fog\"]' --set paint.eta=0.3"), "{told}");
     let protocol = first.join("protocol.toml");
