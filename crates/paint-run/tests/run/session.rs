@@ -130,7 +130,7 @@ fn a_list_goes_on_where_it_was_stopped_and_another_one_begins_with_its_first_ima
         let end = session.read(&images, reading, &mut |event| {
             match event {
                 Event::Started { position, is_repeated, .. } => {
-                    first = Some((*position, *is_repeated))
+                    first = Some((*position, *is_repeated));
                 }
                 Event::BatchDone(_) => stop.store(stops, Ordering::Relaxed),
                 Event::Saved => {}
