@@ -23,8 +23,8 @@ fn place() -> Place {
 
 #[test]
 fn every_shipped_protocol_reads_and_is_called_as_its_file() {
-    for (name, text) in PROTOCOLS {
-        let protocol = Protocol::parse(text, name).unwrap();
+    for (name, _) in PROTOCOLS {
+        let protocol = Protocol::find(name).unwrap();
         assert_eq!(protocol.name, *name);
         assert!(!protocol.seeds.is_empty() && !protocol.what.is_empty(), "{name}");
         for (method, settings) in &protocol.settings {
@@ -213,4 +213,31 @@ fn source_images_decide_the_hash_for_the_seeds_that_draw_them() {
         }
     }
     assert_eq!(changes, [4, 4]);
+}
+
+#[test]
+fn a_protocol_extends_another_by_whole_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let find = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        Protocol::find(path.to_str().unwrap()).map_err(|error| error.to_string())
+    };
+    let base = Protocol::find("cifar10-c").unwrap();
+    let text = "extends = \"cifar10-c\"\nname = \"mine\"\nwhat = \"mine\"\n[scenario]\nlimit = 7\n";
+    let mine = find(text).unwrap();
+    assert_eq!(
+        (&mine.settings, &mine.model, mine.metric),
+        (&base.settings, &base.model, base.metric)
+    );
+    assert_eq!((mine.scenario.limit, mine.scenario.severity), (Some(7), None));
+    assert!(base.reference.is_some() && mine.reference.is_none());
+    for (text, why) in [
+        ("extends = \"cifar11-c\"", "extends: expected one of cifar10-c"),
+        ("extends = 3", "got 3"),
+        ("extends = \"mixed\"", "extends another protocol itself"),
+    ] {
+        let error = find(text).unwrap_err();
+        assert!(error.contains(why) && error.contains("mine.toml"), "{error}");
+    }
 }

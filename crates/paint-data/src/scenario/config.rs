@@ -35,12 +35,16 @@ pub struct Config {
     /// Only `mixed`: what is shuffled. Default: `samples`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mixing: Option<Mixing>,
-    /// Only `correlated`: how. Default: `dirichlet`.
+    /// Only `correlated` and `recurring`: how. Default: `dirichlet`; `recurring` has none unless this or `delta` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation: Option<Correlation>,
-    /// Only `correlated`: the concentration of the Dirichlet distribution; small is strongly correlated. Default: 0.1.
+    /// Only where a Dirichlet distribution is drawn from: its concentration. Small means that a class comes all at once, or
+    /// a domain in one piece. Default: 0.1 for classes, 1 for the domains of `interleaved`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta: Option<f64>,
+    /// Only `label_shift`: how much more likely the frequent class is than any other. Default: 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
     /// Only `recurring`: how many times the sequence is run. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<usize>,
@@ -64,6 +68,7 @@ impl Default for Config {
             mixing: None,
             correlation: None,
             delta: None,
+            ratio: None,
             rounds: None,
             visits: None,
         }
@@ -154,7 +159,7 @@ impl Config {
     }
 
     /// The keys that only some scenarios read, and whether they are given.
-    fn special_keys(&self) -> [(&'static str, bool); 8] {
+    fn special_keys(&self) -> [(&'static str, bool); 9] {
         [
             ("severity", self.severity.is_some()),
             ("order", self.order.is_some()),
@@ -162,6 +167,7 @@ impl Config {
             ("mixing", self.mixing.is_some()),
             ("correlation", self.correlation.is_some()),
             ("delta", self.delta.is_some()),
+            ("ratio", self.ratio.is_some()),
             ("rounds", self.rounds.is_some()),
             ("visits", self.visits.is_some()),
         ]

@@ -13,19 +13,17 @@ use crate::{Dataset, Error, Result};
 const DEFAULT_DELTA: f64 = 0.1;
 const MAX_SLOTS: usize = 100;
 
-/// The same samples in another order.
-pub(super) fn reorder(
+/// The samples of each class, in order.
+pub(super) fn by_class(
     dataset: &dyn Dataset,
-    config: &Config,
     samples: Vec<SampleRef>,
-    rng: &mut Rng,
-) -> Result<Vec<SampleRef>> {
+) -> Result<Vec<Vec<SampleRef>>> {
     let num_classes = dataset.info().num_classes;
     let mut classes = vec![Vec::new(); num_classes];
     for sample in samples {
         let label = dataset.label(sample.domain, sample.index).filter(|&label| label < num_classes);
         let label = label.ok_or_else(|| Error::Argument {
-            what: "correlated scenario",
+            what: "scenario by class",
             expected: "a label for every image".into(),
             got: format!(
                 "image {} of domain {}",
@@ -35,19 +33,22 @@ pub(super) fn reorder(
         })?;
         classes[label].push(sample);
     }
+    Ok(classes)
+}
+
+/// The same samples in another order.
+pub(super) fn reorder(
+    dataset: &dyn Dataset,
+    config: &Config,
+    samples: Vec<SampleRef>,
+    rng: &mut Rng,
+) -> Result<Vec<SampleRef>> {
+    let classes = by_class(dataset, samples)?;
     match config.correlation.unwrap_or_default() {
         Correlation::Sorted => Ok(classes.concat()),
         Correlation::Dirichlet => {
-            let delta = config.delta.unwrap_or(DEFAULT_DELTA);
-            let gamma =
-                Gamma::new(delta, 1.0).ok().filter(|_| delta.is_finite()).ok_or_else(|| {
-                    Error::Argument {
-                        what: "delta",
-                        expected: "a positive number".into(),
-                        got: delta.to_string(),
-                    }
-                })?;
-            let mut slots = vec![Vec::new(); num_classes.clamp(1, MAX_SLOTS)];
+            let gamma = gamma(config.delta.unwrap_or(DEFAULT_DELTA))?;
+            let mut slots = vec![Vec::new(); classes.len().clamp(1, MAX_SLOTS)];
             for class in &classes {
                 let shares = dirichlet(&gamma, slots.len(), rng);
                 for (slot, part) in slots.iter_mut().zip(split(class, &shares)) {
@@ -59,8 +60,15 @@ pub(super) fn reorder(
     }
 }
 
+/// The distribution whose normalised draws are those of a symmetric Dirichlet distribution.
+pub(super) fn gamma(delta: f64) -> Result<Gamma<f64>> {
+    let gamma = Gamma::new(delta, 1.0).ok().filter(|_| delta.is_finite());
+    let (expected, got) = ("a positive number".into(), delta.to_string());
+    gamma.ok_or(Error::Argument { what: "delta", expected, got })
+}
+
 /// A draw from the symmetric Dirichlet distribution: gamma draws, normalised.
-fn dirichlet(gamma: &Gamma<f64>, n: usize, rng: &mut Rng) -> Vec<f64> {
+pub(super) fn dirichlet(gamma: &Gamma<f64>, n: usize, rng: &mut Rng) -> Vec<f64> {
     let mut shares: Vec<f64> = (0..n).map(|_| rng.sample(gamma)).collect();
     let sum: f64 = shares.iter().sum();
     if sum > 0.0 {
@@ -73,7 +81,7 @@ fn dirichlet(gamma: &Gamma<f64>, n: usize, rng: &mut Rng) -> Vec<f64> {
 }
 
 /// Cuts `items` where the running sum of the shares says, rounded down; the last part takes the rest.
-fn split<'a, T>(items: &'a [T], shares: &[f64]) -> Vec<&'a [T]> {
+pub(super) fn split<'a, T>(items: &'a [T], shares: &[f64]) -> Vec<&'a [T]> {
     let mut sum = 0.0;
     let mut start = 0;
     let mut parts = Vec::with_capacity(shares.len());

@@ -17,8 +17,11 @@
 
 mod config;
 mod correlate;
+mod interleave;
 mod orders;
 mod plan;
+mod ramp;
+mod shift;
 
 pub use config::{Config, Correlation, Mixing, Path, Selection, Visit};
 
@@ -111,13 +114,31 @@ pub const SCENARIOS: &[ScenarioEntry] = &[
         name: "correlated",
         what: "one domain after the other, neighbours in time of like class (Dirichlet or sorted)",
         keys: &["severity", "order", "correlation", "delta"],
-        plan: |plan| plan.correlated(),
+        plan: |plan| plan.correlated(plan.sequence()?),
+    },
+    ScenarioEntry {
+        name: "label_shift",
+        what: "one domain after the other, at any time one class far more frequent than the others",
+        keys: &["severity", "order", "ratio"],
+        plan: |plan| plan.label_shift(),
+    },
+    ScenarioEntry {
+        name: "interleaved",
+        what: "visits of random length, domains returning (continual dynamic change: Dirichlet over three slots)",
+        keys: &["severity", "order", "delta"],
+        plan: |plan| plan.interleaved(),
+    },
+    ScenarioEntry {
+        name: "ramp",
+        what: "a slow change from each corruption to the next: one fades out while the other grows",
+        keys: &["order"],
+        plan: |plan| plan.ramp(),
     },
     ScenarioEntry {
         name: "recurring",
-        what: "the whole sequence of domains, several times over",
-        keys: &["severity", "order", "rounds"],
-        plan: |plan| plan.visits(plan.sequence()?.repeat(plan.rounds()?)),
+        what: "the whole sequence of domains, several times over, by class in time if asked for",
+        keys: &["severity", "order", "rounds", "correlation", "delta"],
+        plan: |plan| plan.recurring(),
     },
     ScenarioEntry {
         name: "custom",

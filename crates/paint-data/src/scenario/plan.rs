@@ -23,7 +23,7 @@ pub(super) struct Plan<'a> {
 
 impl Plan<'_> {
     /// The names to visit, in order.
-    fn names(&self) -> Result<Vec<Cow<'_, str>>> {
+    pub(super) fn names(&self) -> Result<Vec<Cow<'_, str>>> {
         let names = self.config.domains.as_ref().map_or_else(
             || self.default_names(),
             |names| names.iter().map(|name| name.as_str().into()).collect(),
@@ -108,7 +108,7 @@ impl Plan<'_> {
     }
 
     /// As `find`, but the domain must have severities.
-    fn find_severe(&self, name: &str, severity: u8) -> Result<usize> {
+    pub(super) fn find_severe(&self, name: &str, severity: u8) -> Result<usize> {
         let domain = self.find(name, Some(severity))?;
         if self.dataset.domains()[domain].severity.is_none() {
             return Err(Error::Argument {
@@ -139,7 +139,7 @@ impl Plan<'_> {
     }
 
     /// The images of one visit, in order.
-    fn samples(&self, domain: usize, segment: usize) -> Vec<SampleRef> {
+    pub(super) fn samples(&self, domain: usize, segment: usize) -> Vec<SampleRef> {
         let len = self.dataset.len(domain);
         let keep = self.config.limit.unwrap_or(len).min(len);
         let mut indices: Vec<usize> = match self.config.selection {
@@ -159,7 +159,11 @@ impl Plan<'_> {
         indices.into_iter().map(|index| SampleRef { domain, index }).collect()
     }
 
-    fn batches(&self, samples: &[SampleRef], segment: usize) -> impl Iterator<Item = BatchPlan> {
+    pub(super) fn batches(
+        &self,
+        samples: &[SampleRef],
+        segment: usize,
+    ) -> impl Iterator<Item = BatchPlan> {
         let batch = move |samples: &[SampleRef]| BatchPlan {
             samples: samples.to_vec(),
             segment,
@@ -170,11 +174,7 @@ impl Plan<'_> {
 
     /// One visit after the other.
     pub(super) fn visits(&self, sequence: Vec<usize>) -> Result<Stream> {
-        let mut batches = Vec::new();
-        for (segment, domain) in sequence.into_iter().enumerate() {
-            batches.extend(self.batches(&self.samples(domain, segment), segment));
-        }
-        self.non_empty(batches)
+        self.reordered(sequence, |samples, _| Ok(samples))
     }
 
     /// All domains shuffled together.
@@ -204,18 +204,37 @@ impl Plan<'_> {
     }
 
     /// One visit after the other, each ordered by class in time.
-    pub(super) fn correlated(&self) -> Result<Stream> {
-        let mut batches = Vec::new();
-        for (segment, domain) in self.sequence()?.into_iter().enumerate() {
-            let samples = self.samples(domain, segment);
+    pub(super) fn correlated(&self, sequence: Vec<usize>) -> Result<Stream> {
+        self.reordered(sequence, |samples, segment| {
             let mut rng = self.seed.derive("scenario/correlated", &[segment as u64]);
-            let samples = correlate::reorder(self.dataset, self.config, samples, &mut rng)?;
+            correlate::reorder(self.dataset, self.config, samples, &mut rng)
+        })
+    }
+
+    /// The whole sequence again and again, each visit ordered by class in time if that is asked for.
+    pub(super) fn recurring(&self) -> Result<Stream> {
+        let sequence = self.sequence()?.repeat(self.rounds()?);
+        match (self.config.correlation, self.config.delta) {
+            (None, None) => self.visits(sequence),
+            _ => self.correlated(sequence),
+        }
+    }
+
+    /// One visit after the other, the images of each in the order that `reorder` gives them.
+    pub(super) fn reordered(
+        &self,
+        sequence: Vec<usize>,
+        reorder: impl Fn(Vec<SampleRef>, usize) -> Result<Vec<SampleRef>>,
+    ) -> Result<Stream> {
+        let mut batches = Vec::new();
+        for (segment, domain) in sequence.into_iter().enumerate() {
+            let samples = reorder(self.samples(domain, segment), segment)?;
             batches.extend(self.batches(&samples, segment));
         }
         self.non_empty(batches)
     }
 
-    fn non_empty(&self, batches: Vec<BatchPlan>) -> Result<Stream> {
+    pub(super) fn non_empty(&self, batches: Vec<BatchPlan>) -> Result<Stream> {
         if batches.is_empty() {
             let expected = "at least one image to visit".into();
             return Err(Error::Argument {

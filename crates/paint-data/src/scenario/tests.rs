@@ -75,6 +75,7 @@ fn in_every_scenario_each_visit_holds_every_image_once_in_batches_that_are_full_
             let kept = limit.unwrap_or(len).min(len);
             let num_visits = match entry.name {
                 "gradual" => 9 * benchmark().len(),
+                "ramp" => 5 * (benchmark().len() - 1),
                 "recurring" => 10 * benchmark().len(),
                 "custom" => 1,
                 _ => benchmark().len(),
@@ -86,6 +87,10 @@ fn in_every_scenario_each_visit_holds_every_image_once_in_batches_that_are_full_
             samples.sort_unstable();
             let runs: Vec<&[SampleRef]> = samples.chunk_by(|a, b| a == b).collect();
             for domain in runs.chunk_by(|a, b| a[0].domain == b[0].domain) {
+                // A ramp takes an image from one of two domains.
+                if entry.name == "ramp" {
+                    continue;
+                }
                 assert_eq!(domain.len(), kept, "{}", entry.name);
                 assert!(domain.iter().all(|run| run.len() == domain[0].len()));
             }
@@ -204,6 +209,84 @@ fn correlation_falls_with_delta_and_sorting_has_the_most() {
 }
 
 #[test]
+fn a_recurring_stream_can_be_correlated() {
+    let data = corrupted(600, &mut Seed(2).derive("test", &[]));
+    let stream = |config: Config| config.stream(&data, Seed(0)).unwrap();
+    let twice = |delta| stream(Config { rounds: Some(2), delta, ..config("recurring") });
+    let (plain, correlated) = (twice(None), twice(Some(0.1)));
+    assert_eq!(segments(&data, &plain), segments(&data, &correlated));
+    assert!(repeats(&data, &correlated) > 0.8 && repeats(&data, &plain) < 0.3);
+    // The first round is that of the correlated scenario.
+    let once = stream(Config { delta: Some(0.1), ..config("correlated") });
+    assert_eq!(once.batches, correlated.batches[..once.batches.len()]);
+}
+
+#[test]
+fn under_label_shift_each_class_has_a_period_in_which_it_prevails() {
+    let data = corrupted(600, &mut Seed(2).derive("test", &[]));
+    let only = Some(vec!["contrast".to_owned()]);
+    let classes = |ratio| {
+        let config = Config { ratio, domains: only.clone(), ..config("label_shift") };
+        let stream = config.stream(&data, Seed(0)).unwrap();
+        let samples = stream.batches.into_iter().flat_map(|batch| batch.samples);
+        samples.map(|s| data.label(s.domain, s.index).unwrap()).collect::<Vec<_>>()
+    };
+    let prevailing = |labels: &[usize]| {
+        let count = |class| labels.iter().filter(|&&label| label == class).count();
+        (0..NUM_CLASSES).map(|class| (count(class), class)).max().unwrap()
+    };
+    // The last period takes what the others left.
+    let periods: Vec<(usize, usize)> = classes(None).chunks(100).map(prevailing).take(5).collect();
+    assert!(periods.iter().all(|&(count, _)| count > 70), "{periods:?}");
+    let mut found: Vec<usize> = periods.iter().map(|&(_, class)| class).collect();
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found.len(), 5, "{periods:?}");
+    assert!(classes(Some(1.0)).chunks(100).all(|labels| prevailing(labels).0 < 35));
+}
+
+#[test]
+fn interleaved_domains_return_in_visits_of_several_lengths() {
+    let data = corrupted(80, &mut Seed(2).derive("test", &[]));
+    let visits = |delta| {
+        let stream = Config { delta, ..config("interleaved") }.stream(&data, Seed(0)).unwrap();
+        let lengths: Vec<usize> =
+            stream.batches.chunk_by(|a, b| a.segment == b.segment).map(<[_]>::len).collect();
+        assert_eq!(lengths.len(), segments(&data, &stream).len());
+        lengths
+    };
+    let usual = visits(None);
+    assert!(usual.len() > 2 * benchmark().len() && usual.iter().any(|&n| n != usual[0]));
+    // Each domain in one piece, or in three of the same length.
+    assert!(visits(Some(1e-3)).len() < benchmark().len() + 3);
+    assert!(visits(Some(1e9)).iter().all(|n| (6..=7).contains(n)));
+}
+
+#[test]
+fn a_ramp_goes_from_each_corruption_to_the_next() {
+    let data = corrupted(500, &mut Seed(2).derive("test", &[]));
+    let listed = Some(vec!["contrast".into(), "fog".into(), "snow".into()]);
+    let stream = Config { domains: listed, ..config("ramp") }.stream(&data, Seed(0)).unwrap();
+    let visits: Vec<&[BatchPlan]> =
+        stream.batches.chunk_by(|a, b| a.segment == b.segment).collect();
+    assert_eq!(visits.len(), 10);
+    for (at, visit) in visits.into_iter().enumerate() {
+        let (names, step) = ([["contrast", "fog"], ["fog", "snow"]][at / 5], at % 5);
+        let samples: Vec<SampleRef> = visit.iter().flat_map(|b| b.samples.clone()).collect();
+        let domain = |sample: &SampleRef| &data.domains()[sample.domain];
+        let (rising, falling): (Vec<&SampleRef>, Vec<&SampleRef>) =
+            samples.iter().partition(|sample| domain(sample).name == names[1]);
+        let severity = |samples: &[&SampleRef], of: u8| {
+            samples.iter().all(|sample| domain(sample).severity == Some(of))
+        };
+        assert!(severity(&rising, step as u8 + 1) && severity(&falling, 5 - step as u8));
+        assert!(falling.iter().all(|sample| domain(sample).name == names[0]));
+        // Five standard errors of 500 draws are less than 60.
+        assert!(rising.len().abs_diff(50 + 100 * step) < 60, "{} at {step}", rising.len());
+    }
+}
+
+#[test]
 fn dirichlet_slots_hold_the_counts_of_their_shares() {
     // With a huge delta every share is 1/6, so each slot holds a sixth of each class, give or take the rounding.
     let data = corrupted(3600, &mut Seed(2).derive("test", &[]));
@@ -243,6 +326,11 @@ fn wrong_configurations_are_refused_by_name() {
         (Config { batch_size: 0, ..config("continual") }, "batch_size"),
         (Config { delta: Some(-1.0), ..config("correlated") }, "delta"),
         (Config { rounds: Some(0), ..config("recurring") }, "rounds"),
+        (Config { delta: Some(0.0), ..config("interleaved") }, "delta"),
+        (Config { ratio: Some(0.5), ..config("label_shift") }, "ratio"),
+        (Config { ratio: Some(9.0), ..config("correlated") }, "ratio"),
+        (Config { domains: Some(vec!["contrast".into()]), ..config("ramp") }, "two or more"),
+        (Config { severity: Some(5), ..config("ramp") }, "severity"),
         (config("custom"), "at least one image"),
         (Config { limit: Some(0), ..config("mixed") }, "at least one image"),
     ];
