@@ -16,17 +16,17 @@ use crate::source_data::Labelled;
 use paint_nn::state::State;
 
 /// The settings of prototypes and projector, the `contrast` table of a method.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Projection {
+pub struct Projection {
     /// The prototypes are estimated from at most this many source images.
-    images: usize,
+    pub images: usize,
     /// The batch size of that estimate.
-    batch: usize,
+    pub batch: usize,
     /// The width of both layers of the projector.
-    width: usize,
-    /// `τ`.
-    temperature: f64,
+    pub width: usize,
+    /// `τ`, the temperature of the contrastive loss.
+    pub temperature: f64,
 }
 
 impl Default for Projection {

@@ -79,8 +79,8 @@ impl MethodEntry {
     /// A row for a method of your own, without paper, presets or need for source data.
     ///
     /// `build` refuses settings that it does not know; `resolve` does too, and returns them with every default written
-    /// out, so that building from the result gives the same method. [`settings::parse`] and [`settings::table`] do both
-    /// for a type that serde reads and writes.
+    /// out, so that building from the result gives the same method. A type that implements [`settings::Settings`] does
+    /// both.
     pub const fn new(name: &'static str, build: Build, resolve: Resolve) -> Self {
         Self {
             name,

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// The optimizers of the baselines. Their state is kept from batch to batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Descent {
+pub enum Descent {
     /// Adam, betas 0.9 and 0.999.
     Adam,
     /// SGD with momentum 0.9.

@@ -54,7 +54,7 @@ pub use build_args::BuildArgs;
 pub use entry::{Build, MethodEntry, PRESET, Presets, Resolve, SourceNeed};
 pub use error::{Error, Result};
 pub use method::{Method, PromptUse, State, Step};
-pub use methods::{METHODS, paint};
+pub use methods::{METHODS, configs, paint};
 pub use preset_values::PresetValue;
 pub use registry::{Registry, by_name};
 pub use source_data::SourceData;

@@ -48,10 +48,11 @@ impl Benchmark {
     }
 }
 
-/// Where the values that are not given come from.
+/// Published values of the baselines, by kind of network and benchmark, with rates scaled to batches of 50. Settings by
+/// name take those of their network; typed settings say which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Preset {
+pub enum Preset {
     /// A vision transformer on ImageNet-C or ImageNet-R.
     #[default]
     #[serde(alias = "imagenet")]

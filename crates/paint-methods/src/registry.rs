@@ -12,16 +12,14 @@ use crate::{Error, Result};
 /// [`METHODS`]. A method of your own takes part wherever a registry is taken:
 ///
 /// ```
-/// use paint_methods::{MethodEntry, Registry, by_name, settings};
+/// use paint_methods::{MethodEntry, Registry, by_name};
 ///
-/// # #[derive(serde::Serialize, serde::Deserialize)]
-/// # struct Config {}
 /// # fn main() -> paint_methods::Result<()> {
 /// // A row for what `source` does, under another name.
 /// const MINE: MethodEntry = MethodEntry::new(
 ///     "mine",
 ///     |args, settings| by_name("source")?.build(args, settings),
-///     |settings| settings::table("mine", &settings::parse::<Config>("mine", settings)?),
+///     |settings| by_name("source")?.resolve(settings),
 /// )
 /// .what("leaves the source model as it is");
 ///

@@ -5,6 +5,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
+/// The settings of one method, typed: a field for each key. [`configs`](crate::configs) has those of this crate.
+///
+/// A type of your own needs no more than a name, if serde fills in what is not given and refuses what it does not know:
+///
+/// ```
+/// use paint_methods::settings::Settings;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Default, Serialize, Deserialize)]
+/// #[serde(default, deny_unknown_fields)]
+/// struct Mine {
+///     strength: f64,
+/// }
+///
+/// impl Settings for Mine {
+///     const METHOD: &'static str = "mine";
+/// }
+///
+/// # fn main() -> paint_methods::Result<()> {
+/// let mine = Mine::read(&toml::toml! { strength = 0.5 })?;
+/// assert_eq!(mine.table()?["strength"].as_float(), Some(0.5));
+/// # Ok(())
+/// # }
+/// ```
+pub trait Settings: Serialize + DeserializeOwned + Default {
+    /// The method's name.
+    const METHOD: &'static str;
+
+    /// Reads settings and checks them. Keys that are not given have their default, or the value of the preset that is
+    /// named.
+    fn read(settings: &toml::Table) -> Result<Self> {
+        parse(Self::METHOD, settings)
+    }
+
+    /// Every setting under its key.
+    fn table(&self) -> Result<toml::Table> {
+        table(Self::METHOD, self)
+    }
+}
+
 /// Reads a method's settings; a key that `T` does not have is an error that names it, if `T` denies unknown fields.
 /// `method` names the method in error messages.
 pub fn parse<T: DeserializeOwned>(method: &'static str, settings: &toml::Table) -> Result<T> {

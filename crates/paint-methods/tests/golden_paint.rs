@@ -10,6 +10,7 @@ use std::sync::Arc;
 use fixture::Fixture;
 use paint_methods::draws::{Draws, MixDraws, PromptDraws, ViewDraws};
 use paint_methods::paint::{Adaptation, Config, OptimizerKind, Paint, Preset};
+use paint_methods::settings::Settings as _;
 use paint_methods::views::{Noise, Padding, View};
 use paint_methods::{BuildArgs, Method as _};
 use paint_rng::Seed;
@@ -109,7 +110,7 @@ fn ten_steps(name: &str, changed: &toml::Table, retrievals: usize, tolerance: f6
     let source = model(&fixture);
     let mut settings = toml! { preset = name };
     settings.extend(changed.clone());
-    let config = Config::from_settings(&settings).unwrap();
+    let config = Config::read(&settings).unwrap();
     // A new Adam moves an element by `lr * sign(gradient)`. Where a gradient is zero but for rounding, another kernel may
     // give it the other sign: two such elements per parameter are allowed (AMX and an H200 show one).
     let flips = match config.optimizer {
@@ -188,7 +189,7 @@ fn ten_steps_of_the_paper_match_pytorch() {
 
 #[test]
 fn ten_steps_of_the_default_preset_match_pytorch() {
-    assert_eq!(Config::from_settings(&toml::Table::new()).unwrap().preset, Preset::PaperAdam);
+    assert_eq!(Config::read(&toml::Table::new()).unwrap().preset, Preset::PaperAdam);
     ten_steps("paper_adam", &toml::Table::new(), 1, 2e-3);
 }
 

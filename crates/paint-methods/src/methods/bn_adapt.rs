@@ -21,15 +21,20 @@ use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::Learner;
 use crate::method::Step;
 use crate::preset::Preset;
-use crate::settings::{parse, table};
+use crate::settings::Settings;
 
 const NAME: &str = "bn_adapt";
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// The settings of BN adapt.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Config {
+pub struct Config {
     /// Accepted as by every baseline; it changes nothing.
-    preset: Preset,
+    pub preset: Preset,
+}
+
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
 }
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
@@ -39,10 +44,10 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| {
-        parse::<Config>(NAME, settings)?;
+        Config::read(settings)?;
         Ok(Box::new(Deployed::new(BnAdapt { learner: Learner::frozen(args) })))
     },
-    resolve: |settings| table(NAME, &parse::<Config>(NAME, settings)?),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 #[derive(Clone)]

@@ -42,7 +42,7 @@ use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, scaled};
-use crate::settings::{is_share, not_negative, read, table};
+use crate::settings::{Settings, is_share, not_negative, read};
 use crate::teacher::Teacher;
 
 const NAME: &str = "cotta";
@@ -53,30 +53,33 @@ const IMAGES_TOGETHER: usize = 1600;
 /// The loss between student and teacher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum TeacherLoss {
+pub enum TeacherLoss {
+    /// Cross-entropy with the teacher's probabilities.
     CrossEntropy,
+    /// Its mean with the same in the other direction.
     Symmetric,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The settings of CoTTA.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+pub struct Config {
     /// The preset that gives the values of the other keys.
-    preset: Preset,
-    /// `N`.
-    views: usize,
-    /// `p_th`.
-    threshold: f64,
-    /// `m`.
-    momentum: f64,
-    /// `r`.
-    restored: f64,
+    pub preset: Preset,
+    /// `N`, the number of augmented views that the teacher averages.
+    pub views: usize,
+    /// `p_th`, the mean confidence of the source below which views are averaged.
+    pub threshold: f64,
+    /// `m`, the momentum of the teacher.
+    pub momentum: f64,
+    /// `r`, the share of parameters that a step restores to the source.
+    pub restored: f64,
     /// The loss between student and teacher.
-    loss: TeacherLoss,
+    pub loss: TeacherLoss,
     /// The optimizer.
-    optimizer: Descent,
+    pub optimizer: Descent,
     /// Its learning rate.
-    lr: f64,
+    pub lr: f64,
 }
 
 /// Optimizer and learning rate, which RMT and SANTA share.
@@ -89,7 +92,8 @@ pub(super) fn descent(preset: Preset) -> (Descent, f64) {
 }
 
 impl Config {
-    fn preset(preset: Preset) -> Self {
+    /// The values of a preset.
+    pub fn preset(preset: Preset) -> Self {
         let (optimizer, lr) = descent(preset);
         let (threshold, restored, loss) = if preset.is_cifar() {
             (0.92, 0.01, TeacherLoss::CrossEntropy)
@@ -98,6 +102,16 @@ impl Config {
         };
         Self { preset, views: 32, threshold, momentum: 0.999, restored, loss, optimizer, lr }
     }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::preset(Preset::default())
+    }
+}
+
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
         read(NAME, settings, Self::preset, |c: &Self| {
@@ -119,7 +133,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Cotta::new(args, Config::read(settings)?)?))),
-    resolve: |settings| table(NAME, &Config::read(settings)?),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 #[derive(Clone)]

@@ -31,37 +31,41 @@ use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::Step;
 use crate::preset::{CIFAR_BATCH, Preset, scaled};
-use crate::settings::{not_negative, read, table};
+use crate::settings::{Settings, not_negative, read};
 
 const NAME: &str = "cpl";
 
 /// The loss that the source was trained with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum SourceLoss {
+pub enum SourceLoss {
+    /// Cross-entropy.
     CrossEntropy,
+    /// `PolyLoss`.
     Poly,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The settings of CPL.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+pub struct Config {
     /// The preset that gives the values of the other keys.
-    preset: Preset,
+    pub preset: Preset,
     /// The loss that the source was trained with.
-    source_loss: SourceLoss,
-    /// `ε`, with `source_loss = "poly"` only.
-    eps: f64,
-    /// `T`.
-    temperature: f64,
+    pub source_loss: SourceLoss,
+    /// `ε`, the weight of `PolyLoss`; with `source_loss = "poly"` only.
+    pub eps: f64,
+    /// `T`, the temperature that logits are divided by.
+    pub temperature: f64,
     /// The optimizer.
-    optimizer: Descent,
+    pub optimizer: Descent,
     /// Its learning rate.
-    lr: f64,
+    pub lr: f64,
 }
 
 impl Config {
-    fn preset(preset: Preset) -> Self {
+    /// The values of a preset.
+    pub fn preset(preset: Preset) -> Self {
         Self {
             preset,
             source_loss: SourceLoss::CrossEntropy,
@@ -71,6 +75,16 @@ impl Config {
             lr: scaled(1e-3, CIFAR_BATCH),
         }
     }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::preset(Preset::default())
+    }
+}
+
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
         read(NAME, settings, Self::preset, |c: &Self| {
@@ -90,7 +104,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Cpl::new(args, Config::read(settings)?)?))),
-    resolve: |settings| table(NAME, &Config::read(settings)?),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 #[derive(Clone)]

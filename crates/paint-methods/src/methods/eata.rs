@@ -39,108 +39,110 @@ use crate::fisher::Fisher;
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::Preset;
-use crate::settings::{is_share, not_negative, read, table};
+use crate::settings::{Settings, is_share, not_negative, read};
 
-/// What the two rows differ in.
-#[derive(Clone, Copy)]
-struct Row {
-    name: &'static str,
-    /// Whether the Fisher term takes part.
-    has_fisher: bool,
-}
-
-const ETA: Row = Row { name: "eta", has_fisher: false };
-const EATA: Row = Row { name: "eata", has_fisher: true };
+/// The settings of ETA.
+pub type Eta = Config<false>;
+/// The settings of EATA.
+pub type Eata = Config<true>;
 
 /// The share of `m` that a batch keeps.
 const SMOOTHING: f32 = 0.9;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The settings of ETA and EATA; `FISHER` says whether the Fisher term takes part, as in EATA.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+pub struct Config<const FISHER: bool> {
     /// The preset that gives the values of the other keys.
-    preset: Preset,
-    /// `E₀` as a share of `ln C`.
-    e0: f64,
-    /// `d`.
-    d: f64,
-    /// `α`; 0 is ETA.
-    alpha: f64,
+    pub preset: Preset,
+    /// `E₀`, the entropy below which a sample is learnt from, as a share of `ln C`.
+    pub e0: f64,
+    /// `d`, the cosine to the mean prediction below which a sample is learnt from.
+    pub d: f64,
+    /// `α`, the weight of the Fisher term; 0 is ETA.
+    pub alpha: f64,
     /// The Fisher information is estimated from at most this many source images.
-    fisher_images: usize,
+    pub fisher_images: usize,
     /// The batch size of that estimate.
-    fisher_batch: usize,
+    pub fisher_batch: usize,
     /// The optimizer.
-    optimizer: Descent,
+    pub optimizer: Descent,
     /// Its learning rate.
-    lr: f64,
+    pub lr: f64,
 }
 
-impl Config {
-    fn preset(preset: Preset, row: Row) -> Self {
+impl<const FISHER: bool> Config<FISHER> {
+    /// The values of a preset.
+    pub fn preset(preset: Preset) -> Self {
         let (optimizer, lr) = descent(preset);
         let (d, alpha) = if preset.is_cifar() { (0.4, 1.0) } else { (0.05, 2000.0) };
-        let alpha = if row.has_fisher { alpha } else { 0.0 };
+        let alpha = if FISHER { alpha } else { 0.0 };
         Self { preset, e0: 0.4, d, alpha, fisher_images: 2000, fisher_batch: 64, optimizer, lr }
     }
+}
 
-    fn read(row: Row, settings: &toml::Table) -> Result<Self> {
-        read(
-            row.name,
-            settings,
-            |preset| Self::preset(preset, row),
-            |c: &Self| {
-                vec![
-                    (not_negative(c.lr), "lr must be 0 or more"),
-                    (is_share(c.e0), "e0 must lie in [0, 1]"),
-                    (is_share(c.d), "d must lie in [0, 1], as the size of a cosine does"),
-                    (not_negative(c.alpha), "alpha must be 0 or more"),
-                    (c.fisher_images > 0, "fisher_images must be above 0"),
-                    (c.fisher_batch > 0, "fisher_batch must be above 0"),
-                    (row.has_fisher || c.alpha == 0.0, "alpha is not 0: that is eata"),
-                ]
-            },
-        )
+impl<const FISHER: bool> Default for Config<FISHER> {
+    fn default() -> Self {
+        Self::preset(Preset::default())
+    }
+}
+
+impl<const FISHER: bool> Settings for Config<FISHER> {
+    const METHOD: &'static str = if FISHER { "eata" } else { "eta" };
+
+    fn read(settings: &toml::Table) -> Result<Self> {
+        read(Self::METHOD, settings, Self::preset, |c: &Self| {
+            vec![
+                (not_negative(c.lr), "lr must be 0 or more"),
+                (is_share(c.e0), "e0 must lie in [0, 1]"),
+                (is_share(c.d), "d must lie in [0, 1], as the size of a cosine does"),
+                (not_negative(c.alpha), "alpha must be 0 or more"),
+                (c.fisher_images > 0, "fisher_images must be above 0"),
+                (c.fisher_batch > 0, "fisher_batch must be above 0"),
+                (FISHER || c.alpha == 0.0, "alpha is not 0: that is eata"),
+            ]
+        })
     }
 }
 
 const PAPER: &str = "arXiv:2204.02610";
 
 pub(super) const ENTRY_ETA: MethodEntry = MethodEntry {
-    name: ETA.name,
+    name: Eta::METHOD,
     paper: PAPER,
     what: "TENT on samples that are confident and unlike earlier ones",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| {
-        Ok(Box::new(Deployed::new(Eata::new(ETA.name, args, Config::read(ETA, settings)?)?)))
+        Ok(Box::new(Deployed::new(Selective::new(args, Eta::read(settings)?)?)))
     },
-    resolve: |settings| table(ETA.name, &Config::read(ETA, settings)?),
+    resolve: |settings| Eta::read(settings)?.table(),
 };
 
 pub(super) const ENTRY_EATA: MethodEntry = MethodEntry {
-    name: EATA.name,
+    name: Eata::METHOD,
     paper: PAPER,
     what: "ETA, with each parameter pulled back to the source by its Fisher information",
     needs_source: SourceNeed::Unlabelled,
     presets: Presets::ByNetwork,
     build: |args, settings| {
-        Ok(Box::new(Deployed::new(Eata::new(EATA.name, args, Config::read(EATA, settings)?)?)))
+        Ok(Box::new(Deployed::new(Selective::new(args, Eata::read(settings)?)?)))
     },
-    resolve: |settings| table(EATA.name, &Config::read(EATA, settings)?),
+    resolve: |settings| Eata::read(settings)?.table(),
 };
 
 #[derive(Clone)]
-struct Eata {
-    config: Config,
+struct Selective<const FISHER: bool> {
+    config: Config<FISHER>,
     learner: Learner,
     fisher: Option<Fisher>,
     /// `m`, `C` probabilities.
     mean_prediction: Option<Vec<f32>>,
 }
 
-impl Eata {
-    fn new(method: &'static str, args: &BuildArgs<'_>, config: Config) -> Result<Self> {
+impl<const FISHER: bool> Selective<FISHER> {
+    fn new(args: &BuildArgs<'_>, config: Config<FISHER>) -> Result<Self> {
+        let method = Config::<FISHER>::METHOD;
         let optimizer = config.optimizer.optimizer(Trainable::NormAffine, config.lr);
         let mut learner = Learner::new(method, args, Trainable::NormAffine, optimizer)?;
         let mut fisher = None;
@@ -179,7 +181,7 @@ impl Eata {
     }
 }
 
-impl Adapt for Eata {
+impl<const FISHER: bool> Adapt for Selective<FISHER> {
     fn learner(&self) -> &Learner {
         &self.learner
     }

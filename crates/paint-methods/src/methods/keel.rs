@@ -68,12 +68,13 @@ use paint_tensor::Tensor;
 use crate::build_args::BuildArgs;
 use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::method::{Method, State, Step};
-use crate::settings::table;
+use crate::settings::Settings;
 use crate::statistics::SourceStatistics;
 use crate::{Error, Result, images};
 use align::{Found, Mode, Reference};
 use batch_norm::Running;
-use config::{AUTO, Config, NONE};
+pub use config::Config;
+use config::{AUTO, NONE};
 use memory::Memory;
 use prior::Correlation;
 use recentre::Recentre;
@@ -86,8 +87,8 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "tokens moved towards clean statistics, as far as evidence goes; no gradient",
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
-    build: |args, settings| Ok(Box::new(Keel::new(args, Config::from_settings(settings)?)?)),
-    resolve: |settings| table(NAME, &Config::from_settings(settings)?),
+    build: |args, settings| Ok(Box::new(Keel::new(args, Config::read(settings)?)?)),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 #[derive(Clone)]

@@ -1,6 +1,7 @@
 //! The methods, one file each, and the table of all of them.
 
 mod bn_adapt;
+pub mod configs;
 mod cotta;
 mod cpl;
 mod eata;

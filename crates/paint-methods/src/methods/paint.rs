@@ -88,7 +88,7 @@ pub use config::Config;
 pub use objective::Losses;
 
 use crate::entry::{MethodEntry, Presets, SourceNeed};
-use crate::settings::table;
+use crate::settings::Settings;
 use config::NAME;
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
@@ -97,8 +97,8 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "one prompt per domain, found by its key; prompts and first blocks tuned on mutual information and mixing",
     needs_source: SourceNeed::None,
     presets: Presets::Named(Preset::NAMES),
-    build: |args, settings| Ok(Box::new(Paint::new(args, Config::from_settings(settings)?)?)),
-    resolve: |settings| table(NAME, &Config::from_settings(settings)?),
+    build: |args, settings| Ok(Box::new(Paint::new(args, Config::read(settings)?)?)),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::Preset;
-use crate::settings::{is_share, not_negative, parse, read, table};
+use crate::settings::{Settings, is_share, not_negative, parse, read};
 use crate::source_data::Labelled;
 use crate::teacher::Teacher;
 
@@ -56,7 +56,7 @@ const NAME: &str = "rmt";
 /// Whether source images are available after deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Variant {
+pub enum Variant {
     /// They are, and are replayed.
     #[default]
     Replay,
@@ -64,35 +64,37 @@ enum Variant {
     SourceFree,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The settings of RMT.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+pub struct Config {
     /// The preset that gives the values of the other keys.
-    preset: Preset,
+    pub preset: Preset,
     /// Whether source images are replayed.
-    variant: Variant,
+    pub variant: Variant,
     /// Prototypes and projector.
-    contrast: Projection,
+    pub contrast: Projection,
     /// How many source images the warm-up takes.
-    warmup_images: usize,
+    pub warmup_images: usize,
     /// The batch size of warm-up and replay.
-    source_batch: usize,
-    /// `λ_st`.
-    weight_teacher: f64,
-    /// `λ_cl`.
-    weight_contrast: f64,
-    /// `λ_src`.
-    weight_source: f64,
-    /// `m`.
-    momentum: f64,
+    pub source_batch: usize,
+    /// `λ_st`, the weight of the loss between student and teacher.
+    pub weight_teacher: f64,
+    /// `λ_cl`, the weight of the contrastive loss.
+    pub weight_contrast: f64,
+    /// `λ_src`, the weight of the loss on source images.
+    pub weight_source: f64,
+    /// `m`, the momentum of the teacher.
+    pub momentum: f64,
     /// The optimizer, for the projector too.
-    optimizer: Descent,
+    pub optimizer: Descent,
     /// Its learning rate.
-    lr: f64,
+    pub lr: f64,
 }
 
 impl Config {
-    fn preset(preset: Preset, variant: Variant) -> Self {
+    /// The values of a preset.
+    pub fn preset(preset: Preset, variant: Variant) -> Self {
         let (optimizer, lr) = descent(preset);
         let (warmup_images, weight_source) = match variant {
             Variant::Replay => (50_000, 1.0),
@@ -112,6 +114,16 @@ impl Config {
             lr,
         }
     }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::preset(Preset::default(), Variant::default())
+    }
+}
+
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
         #[derive(Deserialize)]
@@ -152,7 +164,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     needs_source: SourceNeed::Labelled,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Rmt::new(args, Config::read(settings)?)?))),
-    resolve: |settings| table(NAME, &Config::read(settings)?),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 #[derive(Clone)]

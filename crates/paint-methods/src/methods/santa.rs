@@ -37,28 +37,40 @@ use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::Preset;
-use crate::settings::{not_negative, read, table};
+use crate::settings::{Settings, not_negative, read};
 
 const NAME: &str = "santa";
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The settings of SANTA.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+pub struct Config {
     /// The preset that gives the values of the other keys.
-    preset: Preset,
+    pub preset: Preset,
     /// Prototypes and projector.
-    contrast: Projection,
+    pub contrast: Projection,
     /// The optimizer, for the projector too.
-    optimizer: Descent,
+    pub optimizer: Descent,
     /// Its learning rate.
-    lr: f64,
+    pub lr: f64,
 }
 
 impl Config {
-    fn preset(preset: Preset) -> Self {
+    /// The values of a preset.
+    pub fn preset(preset: Preset) -> Self {
         let (optimizer, lr) = descent(preset);
         Self { preset, contrast: Projection::default(), optimizer, lr }
     }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::preset(Preset::default())
+    }
+}
+
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
         read(NAME, settings, Self::preset, |c: &Self| {
@@ -78,7 +90,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     build: |args, settings| {
         Ok(Box::new(Deployed::new(Santa::new(args, &Config::read(settings)?)?)))
     },
-    resolve: |settings| table(NAME, &Config::read(settings)?),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 #[derive(Clone)]

@@ -39,44 +39,48 @@ use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, scaled};
-use crate::settings::{is_share, not_negative, read, table};
+use crate::settings::{Settings, is_share, not_negative, read};
 
 const NAME: &str = "sar";
 
 /// The share of `e_m` that a batch keeps.
 const SMOOTHING: f32 = 0.9;
 
-/// What happens to `e_m` when the model is reset.
+/// What happens to `e_m`, the moving average of the loss, when the model is reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Average {
+pub enum Average {
+    /// It stays.
     Keep,
+    /// It starts anew.
     Forget,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The settings of SAR.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+pub struct Config {
     /// The preset that gives the values of the other keys.
-    preset: Preset,
-    /// `E₀` as a share of `ln C`.
-    e0: f64,
-    /// `ρ`.
-    rho: f64,
-    /// `e₀`: the model is reset if `e_m` falls below it.
-    reset_below: f64,
+    pub preset: Preset,
+    /// `E₀`, the entropy below which a sample is learnt from, as a share of `ln C`.
+    pub e0: f64,
+    /// `ρ`, the length of the climb before the gradient is taken.
+    pub rho: f64,
+    /// `e₀`: the model is reset if `e_m`, the moving average of the loss, falls below it.
+    pub reset_below: f64,
     /// What happens to `e_m` then.
-    average_after_reset: Average,
+    pub average_after_reset: Average,
     /// How many of the last blocks of a transformer do not train; nor does its final norm.
-    frozen_blocks: usize,
+    pub frozen_blocks: usize,
     /// The optimizer.
-    optimizer: Descent,
+    pub optimizer: Descent,
     /// Its learning rate.
-    lr: f64,
+    pub lr: f64,
 }
 
 impl Config {
-    fn preset(preset: Preset) -> Self {
+    /// The values of a preset.
+    pub fn preset(preset: Preset) -> Self {
         let lr = match preset {
             Preset::VitImagenet | Preset::VitCifar10 => scaled(1e-3, IMAGENET_BATCH),
             Preset::CnnImagenet => scaled(2.5e-4, IMAGENET_BATCH),
@@ -94,17 +98,6 @@ impl Config {
         }
     }
 
-    fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, |c: &Self| {
-            vec![
-                (not_negative(c.lr), "lr must be 0 or more"),
-                (is_share(c.e0), "e0 must lie in [0, 1]"),
-                (not_negative(c.rho), "rho must be 0 or more"),
-                (c.reset_below.is_finite(), "reset_below must be a finite number"),
-            ]
-        })
-    }
-
     fn trained(&self, spec: &Spec) -> Trainable {
         let frozen = match spec.stages.as_slice() {
             [.., _, last] => *last,
@@ -115,6 +108,27 @@ impl Config {
     }
 }
 
+impl Default for Config {
+    fn default() -> Self {
+        Self::preset(Preset::default())
+    }
+}
+
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
+
+    fn read(settings: &toml::Table) -> Result<Self> {
+        read(NAME, settings, Self::preset, |c: &Self| {
+            vec![
+                (not_negative(c.lr), "lr must be 0 or more"),
+                (is_share(c.e0), "e0 must lie in [0, 1]"),
+                (not_negative(c.rho), "rho must be 0 or more"),
+                (c.reset_below.is_finite(), "reset_below must be a finite number"),
+            ]
+        })
+    }
+}
+
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "arXiv:2302.12400",
@@ -122,7 +136,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Sar::new(args, Config::read(settings)?)?))),
-    resolve: |settings| table(NAME, &Config::read(settings)?),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 #[derive(Clone)]

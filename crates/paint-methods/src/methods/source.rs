@@ -14,13 +14,17 @@ use serde::{Deserialize, Serialize};
 use crate::build_args::BuildArgs;
 use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::method::{Method, State, Step};
-use crate::settings::{parse, table};
+use crate::settings::Settings;
 use crate::{Result, images};
 
-/// There is nothing to set.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// The source model has no settings.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Config {}
+pub struct Config {}
+
+impl Settings for Config {
+    const METHOD: &'static str = "source";
+}
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: "source",
@@ -29,10 +33,10 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     needs_source: SourceNeed::None,
     presets: Presets::None,
     build: |args, settings| {
-        parse::<Config>("source", settings)?;
+        Config::read(settings)?;
         Ok(Box::new(Source::new(args)))
     },
-    resolve: |settings| table("source", &parse::<Config>("source", settings)?),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 struct Source {

@@ -30,19 +30,20 @@ use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::Step;
 use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, scaled};
-use crate::settings::{not_negative, read, table};
+use crate::settings::{Settings, not_negative, read};
 
 const NAME: &str = "tent";
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The settings of TENT.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+pub struct Config {
     /// The preset that gives the values of the other keys.
-    preset: Preset,
+    pub preset: Preset,
     /// The optimizer.
-    optimizer: Descent,
+    pub optimizer: Descent,
     /// Its learning rate.
-    lr: f64,
+    pub lr: f64,
 }
 
 /// Optimizer and learning rate, which ETA and EATA share.
@@ -57,10 +58,21 @@ pub(super) fn descent(preset: Preset) -> (Descent, f64) {
 }
 
 impl Config {
-    fn preset(preset: Preset) -> Self {
+    /// The values of a preset.
+    pub fn preset(preset: Preset) -> Self {
         let (optimizer, lr) = descent(preset);
         Self { preset, optimizer, lr }
     }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::preset(Preset::default())
+    }
+}
+
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
         read(NAME, settings, Self::preset, |c: &Self| {
@@ -76,7 +88,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Tent::new(args, &Config::read(settings)?)?))),
-    resolve: |settings| table(NAME, &Config::read(settings)?),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 #[derive(Clone)]

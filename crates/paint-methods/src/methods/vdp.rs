@@ -43,32 +43,34 @@ use crate::entry::{MethodEntry, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::Preset;
-use crate::settings::{is_share, not_negative, read, table};
+use crate::settings::{Settings, is_share, not_negative, read};
 use homeostasis::Homeostasis;
 
 const NAME: &str = "vdp";
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The settings of VDP.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+pub struct Config {
     /// Accepted as by every baseline; the values are the same for all presets.
-    preset: Preset,
-    /// `φ`.
-    threshold: f64,
-    /// `m`.
-    momentum: f64,
-    /// `λ`.
-    homeostasis: f64,
+    pub preset: Preset,
+    /// `φ`, the confidence from which a sample gets a pseudo label.
+    pub threshold: f64,
+    /// `m`, the momentum of the prompts' moving averages.
+    pub momentum: f64,
+    /// `λ`, the weight of homeostasis.
+    pub homeostasis: f64,
     /// The optimizer of both prompts.
-    optimizer: Descent,
-    /// The learning rate of `δ_s`.
-    lr: f64,
-    /// The learning rate of `δ_a`, as a share of `lr`.
-    agnostic_share: f64,
+    pub optimizer: Descent,
+    /// The learning rate of `δ_s`, the prompt of the domain.
+    pub lr: f64,
+    /// The learning rate of `δ_a`, the prompt that is kept across domains, as a share of `lr`.
+    pub agnostic_share: f64,
 }
 
 impl Config {
-    fn preset(preset: Preset) -> Self {
+    /// The values of a preset.
+    pub fn preset(preset: Preset) -> Self {
         Self {
             preset,
             threshold: 0.9,
@@ -79,6 +81,16 @@ impl Config {
             agnostic_share: 0.1,
         }
     }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::preset(Preset::default())
+    }
+}
+
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
         read(NAME, settings, Self::preset, |c: &Self| {
@@ -100,7 +112,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     needs_source: SourceNeed::None,
     presets: Presets::ByNetwork,
     build: |args, settings| Ok(Box::new(Deployed::new(Vdp::new(args, Config::read(settings)?)?))),
-    resolve: |settings| table(NAME, &Config::read(settings)?),
+    resolve: |settings| Config::read(settings)?.table(),
 };
 
 /// A prompt `δ` and its moving average `δ'`.

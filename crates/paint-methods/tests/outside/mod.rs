@@ -3,7 +3,8 @@
 //! It keeps the moving average `m` of the mean logits of each batch and predicts `z − m`, so that no class is favoured
 //! for long. The network stays as it is.
 
-use paint_methods::{BuildArgs, Error, Method, MethodEntry, Result, State, Step, images, settings};
+use paint_methods::settings::{Settings, parse};
+use paint_methods::{BuildArgs, Error, Method, MethodEntry, Result, State, Step, images};
 use paint_nn::backbone::{Backbone, Request};
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -23,9 +24,11 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
+
     fn read(table: &toml::Table) -> Result<Self> {
-        let config: Self = settings::parse(NAME, table)?;
+        let config: Self = parse(NAME, table)?;
         if !(0.0..=1.0).contains(&config.momentum) {
             return Err(Error::Config { method: NAME, why: "momentum must lie in [0, 1]".into() });
         }
@@ -37,7 +40,7 @@ impl Config {
 pub(crate) const ENTRY: MethodEntry = MethodEntry::new(
     NAME,
     |args, table| Ok(Box::new(Balance::new(args, &Config::read(table)?)?)),
-    |table| settings::table(NAME, &Config::read(table)?),
+    |table| Config::read(table)?.table(),
 )
 .what("takes the moving average of the logits away");
 

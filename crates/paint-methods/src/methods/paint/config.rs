@@ -9,7 +9,7 @@ use super::choice::{
     Bound, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
 };
 use crate::Result;
-use crate::settings::{is_share, not_negative, read};
+use crate::settings::{Settings, is_share, not_negative, read};
 
 /// The method's name.
 pub(super) const NAME: &str = "paint";
@@ -17,7 +17,7 @@ pub(super) const NAME: &str = "paint";
 /// The longest prompt, several times the tokens of an image: the cost of attention grows with the square.
 const LONGEST: usize = 1024;
 
-/// The settings. Rates, weights and thresholds are `f64`, so that they print as they were written. `D` and a number
+/// The settings of PAINT. Rates, weights and thresholds are `f64`, so that they print as they were written. `D` and a number
 /// name a row of the table under [*Fidelity*](super#fidelity).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -170,11 +170,6 @@ impl Config {
         }
     }
 
-    /// Reads settings: the preset they name, with every other key on top of it.
-    pub fn from_settings(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, Self::rules)
-    }
-
     /// The conditions that valid settings meet, each with the message for settings that do not.
     fn rules(&self) -> Vec<(bool, &'static str)> {
         vec![
@@ -241,5 +236,19 @@ impl Config {
     pub(super) fn trained_with_prompts(&self) -> Trainable {
         let cls = self.train_cls_token.then_some(Trainable::Only(Role::ClsToken));
         Trainable::Any([Trainable::Prompt].into_iter().chain(cls).collect())
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::preset(Preset::default())
+    }
+}
+
+impl Settings for Config {
+    const METHOD: &'static str = NAME;
+
+    fn read(settings: &toml::Table) -> Result<Self> {
+        read(NAME, settings, Self::preset, Self::rules)
     }
 }

@@ -41,7 +41,7 @@ fn vit_on(device: &Device) -> Vit {
 }
 
 fn paint(settings: &Table) -> Paint {
-    let config = Config::from_settings(settings).unwrap();
+    let config = Config::read(settings).unwrap();
     Paint::new(&BuildArgs::new(&vit(), Seed(5)), config).unwrap()
 }
 
@@ -96,7 +96,7 @@ fn passes_that_were_recorded_change_no_bit() {
         .map_or_else(|_| Device::cpu(), |name| Device::from_name(&name).unwrap());
     for settings in [toml! { preset = "paper_adam" }, toml! { preset = "reference" eta = -1.0 }] {
         let make = || {
-            let config = Config::from_settings(&settings).unwrap();
+            let config = Config::read(&settings).unwrap();
             Paint::new(&BuildArgs::new(&vit_on(&device), Seed(5)), config).unwrap()
         };
         let (mut recorded, mut plain) = (make(), make());
@@ -134,7 +134,7 @@ fn a_sample_is_confident_above_phi_and_with_a_weak_second() {
     // p = [0.75, 0.25 - tiny, tiny], [0.5, 0.5], [0.75, 0.125, 0.125].
     let z = logits(&[[3f32.ln(), 0.0, -30.0], [0.0, 0.0, -30.0], [6f32.ln(), 0.0, 0.0]]);
     let confident = |settings: &Table| {
-        let config = Config::from_settings(settings).unwrap();
+        let config = Config::read(settings).unwrap();
         PseudoLabels::read(&z, config.phi, Quirks::of(&config)).unwrap().confident
     };
     assert_eq!(confident(&toml! { phi = 0.6 }), [0, 2]);
@@ -357,7 +357,7 @@ fn recorded_draws_take_the_place_of_the_seed() {
     let draws = Draws::seeded(Seed(9));
     let vit = vit();
     let args = BuildArgs { draws: Some(&draws), ..BuildArgs::new(&vit, Seed(5)) };
-    let config = Config::from_settings(&toml! { lr_prompts = 0.0 }).unwrap();
+    let config = Config::read(&toml! { lr_prompts = 0.0 }).unwrap();
     let mut paint = Paint::new(&args, config).unwrap();
     paint.adapt(&images(1, 6)).unwrap();
     let drawn = Seeded(Seed(9)).prompt(0, 32);
@@ -402,11 +402,10 @@ fn a_state_of_other_settings_is_refused_and_nothing_changes() {
 #[test]
 fn a_preset_gives_defaults_and_keys_replace_them() {
     let config =
-        Config::from_settings(&toml! { preset = "reference_cifar10_c" phi = 0.9 beta = 2 })
-            .unwrap();
+        Config::read(&toml! { preset = "reference_cifar10_c" phi = 0.9 beta = 2 }).unwrap();
     let preset = Config::preset(Preset::ReferenceCifar10C);
     assert_eq!(config, Config { phi: 0.9, beta: 2.0, ..preset });
-    assert_eq!(Config::from_settings(&Table::new()).unwrap(), Config::preset(Preset::PaperAdam));
+    assert_eq!(Config::read(&Table::new()).unwrap(), Config::preset(Preset::PaperAdam));
 }
 
 #[test]
@@ -431,10 +430,10 @@ fn settings_that_make_no_method_are_refused_with_the_reason() {
         (toml! { preset = "papre" }, "papre"),
         (toml! { capacity = 1 }, "capacity"),
     ] {
-        let message = Config::from_settings(&settings).unwrap_err().to_string();
+        let message = Config::read(&settings).unwrap_err().to_string();
         assert!(message.starts_with("settings of paint") && message.contains(reason), "{message}");
     }
-    let config = Config::from_settings(&toml! { blocks = 5 }).unwrap();
+    let config = Config::read(&toml! { blocks = 5 }).unwrap();
     let made = Paint::new(&BuildArgs::new(&vit(), Seed(0)), config);
     assert!(made.err().unwrap().to_string().contains("blocks is 5, tiny has 4"));
 }
