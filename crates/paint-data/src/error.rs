@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// The error of this crate.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
     #[error("cannot read or write: {source}: {}", path.display())]

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use paint_data::{dataset, scenario};
+use paint_methods::settings::Settings;
 use paint_nn::checkpoint::CropMode;
 use serde::{Deserialize, Serialize};
 
@@ -127,6 +128,11 @@ impl Method {
         Self { name: name.into(), settings: toml::Table::new() }
     }
 
+    /// A method with typed settings.
+    pub fn typed<S: Settings>(settings: &S) -> Result<Self> {
+        Ok(Self { name: S::METHOD.into(), settings: settings.table()? })
+    }
+
     /// The frozen source model, which needs nothing.
     pub fn source() -> Self {
         Self::named("source")
@@ -137,6 +143,12 @@ impl Model {
     /// These weights, with nothing said about them.
     pub fn new(weights: impl Into<PathBuf>) -> Self {
         Self { weights: weights.into(), ..Self::default() }
+    }
+}
+
+impl<P: Into<PathBuf>> From<P> for Model {
+    fn from(weights: P) -> Self {
+        Self::new(weights)
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// The error of this crate.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The configuration cannot be understood.
     #[error("configuration: {why}")]

@@ -59,10 +59,14 @@ pub enum Earlier {
 
 impl Experiment {
     /// Opens what `config` names. Nothing is written.
-    pub fn open(mut config: Config) -> Result<Self> {
+    pub fn open(config: Config) -> Result<Self> {
+        Self::open_with(config, &Registry::default())
+    }
+
+    /// The same for a method that may be one of your own.
+    pub fn open_with(mut config: Config, methods: &Registry) -> Result<Self> {
         let mut parts = config.deployment();
-        let methods = Registry::default();
-        let device = parts.check(&methods)?;
+        let device = parts.check(methods)?;
         let seed = Seed(config.seed);
         let weights = config.model.weights.clone();
         classes::name(&weights, named_datasets(&mut config))?;
@@ -70,7 +74,7 @@ impl Experiment {
         let dataset: Arc<dyn Dataset> = config.data.open(seed)?.into();
         let stream = config.scenario.stream(&*dataset, seed)?;
         let stage = Stage {
-            methods: &methods,
+            methods,
             benchmark: paint_data::dataset::entry(&config.data.name)?.benchmark,
             classes: dataset.info().class_indices.as_deref(),
         };

@@ -205,7 +205,8 @@ impl Session {
         &*self.method
     }
 
-    fn upload(&self, images: &[Image]) -> Result<Tensor> {
+    /// Images of any size as the batch `[B, 3, H, W]` that the model takes.
+    pub fn upload(&self, images: &[Image]) -> Result<Tensor> {
         let [height, width] = self.deployment.model().spec().image_size;
         let mut pixels = vec![0.0; images.len() * 3 * height * width];
         for (image, out) in images.iter().zip(pixels.chunks_exact_mut(3 * height * width)) {

@@ -204,7 +204,8 @@ fn run(
     stop: &Arc<AtomicBool>,
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> Result<CellResult> {
-    let experiment = Experiment::open(cell.config.clone())?.stopping_on(Arc::clone(stop));
+    let experiment = Experiment::open_with(cell.config.clone(), &grid.methods)?;
+    let experiment = experiment.stopping_on(Arc::clone(stop));
     let (summary, mut method) = experiment
         .finish(Earlier::Resume, |event: &Event| tell(GridEvent::Running { cell: at, event }))?;
     // A picture is no reason to lose a result.

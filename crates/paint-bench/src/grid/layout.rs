@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use paint_methods::{SourceNeed, by_name};
+use paint_methods::{Registry, SourceNeed};
 use paint_run::{Error, Result};
 
 use super::cell::{Cell, cell_id};
@@ -23,6 +23,8 @@ pub struct Grid {
     pub cells: Vec<Cell>,
     /// The folder of the results.
     pub out: PathBuf,
+    /// The methods that names are looked up among.
+    pub methods: Registry,
 }
 
 impl Grid {
@@ -37,7 +39,7 @@ impl Grid {
         }
         let mut cells = Vec::new();
         for variant in &variants {
-            let entry = by_name(&variant.method)?;
+            let entry = place.methods.find(&variant.method)?;
             let mut settings = protocol.settings.get(&variant.method).cloned().unwrap_or_default();
             settings.extend(variant.settings.clone());
             let settings = entry.resolve(&settings)?;
@@ -59,7 +61,8 @@ impl Grid {
             }
         }
         let hash = protocol.hash()?;
-        Ok(Self { protocol, hash, variants, cells, out: place.out.clone() })
+        let (out, methods) = (place.out.clone(), place.methods.clone());
+        Ok(Self { protocol, hash, variants, cells, out, methods })
     }
 
     /// The rows, each with the name of its settings.
@@ -67,7 +70,7 @@ impl Grid {
         self.variants.iter().filter_map(|variant| {
             let cell = self.cells.iter().find(|cell| cell.label == variant.label)?;
             let settings = serde_json::json!(cell.config.method.settings);
-            Some((variant, named(&variant.method, &settings)))
+            Some((variant, named(&self.methods, &variant.method, &settings)))
         })
     }
 }

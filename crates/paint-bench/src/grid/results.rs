@@ -62,8 +62,7 @@ impl Results {
         let cells_of = |label: &str| -> Vec<&CellResult> {
             outcome.results.iter().filter(|cell| cell.label == label).collect()
         };
-        let row =
-            |variant: &Variant| row(&grid.protocol, &columns, variant, &cells_of(&variant.label));
+        let row = |variant: &Variant| row(grid, &columns, variant, &cells_of(&variant.label));
         let rows: Vec<Row> = grid.variants.iter().filter_map(row).collect();
         let significance = rows.split_last().map_or_else(Vec::new, |(last, others)| {
             let against = |other: &Row| {

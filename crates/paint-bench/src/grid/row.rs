@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use paint_methods::Registry;
 use paint_run::probe::{CLEAN, Glance};
 use paint_run::summary::Cost;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::cell_result::{CellResult, DomainFigures};
+use super::layout::Grid;
 use super::settings::{Named, changes, named};
 use super::variant::Variant;
 use crate::protocol::{Metric, Protocol};
@@ -104,7 +106,7 @@ impl Row {
 
     /// Fills in `preset` and `changed` from the settings.
     pub(crate) fn name_settings(&mut self) {
-        let Named { preset, changed } = named(&self.method, &self.settings);
+        let Named { preset, changed } = named(&Registry::default(), &self.method, &self.settings);
         (self.preset, self.changed) = (preset, changed);
     }
 }
@@ -165,12 +167,12 @@ fn rounds(cell: &CellResult, columns: &[Column]) -> usize {
 
 /// The row of a variant over its runs; none if no run finished.
 pub(super) fn row(
-    protocol: &Protocol,
+    grid: &Grid,
     columns: &[Column],
     variant: &Variant,
     cells: &[&CellResult],
 ) -> Option<Row> {
-    let first = *cells.first()?;
+    let (first, protocol) = (*cells.first()?, &grid.protocol);
     let over =
         |value: &dyn Fn(&CellResult) -> Option<f64>| mean(cells.iter().filter_map(|c| value(c)));
     let severities = {
@@ -202,7 +204,7 @@ pub(super) fn row(
             trainable: each(&|cost| cost.trainable as f64).round() as u64,
         }
     });
-    let Named { preset, changed } = named(&first.method, &first.settings);
+    let Named { preset, changed } = named(&grid.methods, &first.method, &first.settings);
     let own = variant.settings.iter();
     Some(Row {
         label: first.label.clone(),

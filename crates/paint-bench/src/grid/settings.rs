@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use paint_methods::{PRESET, by_name};
+use paint_methods::{PRESET, Registry};
 use serde_json::Value;
 
 /// The name of some settings, such as `paper_adam, eta=0.4`. Nothing is printed for a method without settings.
@@ -35,11 +35,11 @@ pub(super) fn changes(changed: &BTreeMap<String, Value>) -> String {
 }
 
 /// The name of a method's settings, every one of which is given.
-pub fn named(method: &str, settings: &Value) -> Named {
+pub fn named(methods: &Registry, method: &str, settings: &Value) -> Named {
     let preset = settings.get(PRESET).and_then(Value::as_str);
     let given = preset.map(|preset| (PRESET.to_owned(), toml::Value::from(preset)));
     let given = toml::Table::from_iter(given);
-    let usual = by_name(method).and_then(|entry| entry.resolve(&given));
+    let usual = methods.find(method).and_then(|entry| entry.resolve(&given));
     // The settings of a method that this program does not have are known by their preset alone.
     let changed = usual.map_or_else(
         |_| BTreeMap::new(),
@@ -71,8 +71,9 @@ mod tests {
     use super::*;
 
     fn name(method: &str, settings: &str) -> String {
-        let settings = by_name(method).unwrap().resolve(&settings.parse().unwrap()).unwrap();
-        named(method, &serde_json::json!(settings)).to_string()
+        let methods = Registry::default();
+        let settings = methods.find(method).unwrap().resolve(&settings.parse().unwrap()).unwrap();
+        named(&methods, method, &serde_json::json!(settings)).to_string()
     }
 
     #[test]
@@ -89,6 +90,6 @@ mod tests {
     #[test]
     fn a_method_of_somebody_else_is_called_by_its_preset() {
         let settings = serde_json::json!({"preset": "theirs", "lr": 1.0});
-        assert_eq!(named("elsewhere", &settings).to_string(), "theirs");
+        assert_eq!(named(&Registry::default(), "elsewhere", &settings).to_string(), "theirs");
     }
 }

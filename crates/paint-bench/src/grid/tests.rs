@@ -1,4 +1,3 @@
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -19,17 +18,7 @@ pub(crate) fn protocol() -> Protocol {
 }
 
 pub(crate) fn place(out: &std::path::Path) -> Place {
-    Place {
-        out: out.into(),
-        data: PathBuf::new(),
-        clean: PathBuf::new(),
-        source: PathBuf::new(),
-        weights: embedded::NAME.into(),
-        device: "cpu".into(),
-        precision: "f32".into(),
-        threads: Some(1),
-        checkpoint_every: 0,
-    }
+    Place { threads: Some(1), ..Place::new(out, embedded::NAME) }
 }
 
 fn with(label: &str, method: &str, settings: &str) -> Variant {

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use paint_methods::by_name;
+use paint_methods::Registry;
 use paint_run::{Error, Result};
 
 use super::document::Protocol;
@@ -14,7 +14,7 @@ pub const MOST_SEEDS: usize = 10_000;
 impl Protocol {
     /// Refuses seeds and orders that are given twice (the same run would count as two independent ones), and settings that
     /// their method does not have, whether or not it has a row, and a table of the paper that there is none of.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self, methods: &Registry) -> Result<()> {
         let count = self.seeds.len();
         if !(1..=MOST_SEEDS).contains(&count) {
             return Err(Error::config(format!("seeds: expected 1 to {MOST_SEEDS}, got {count}")));
@@ -24,7 +24,7 @@ impl Protocol {
         // Found out only when the report is written, a wrong name would cost the whole run.
         self.reference.as_deref().map(reference).transpose()?;
         for (method, settings) in &self.settings {
-            by_name(method)?.resolve(settings)?;
+            methods.find(method)?.resolve(settings)?;
         }
         Ok(())
     }
@@ -48,11 +48,11 @@ mod tests {
     #[test]
     fn what_is_given_twice_or_unknown_to_its_method_is_named() {
         let shipped = Protocol::find("embedded").unwrap();
-        shipped.check().unwrap();
+        shipped.check(&Registry::default()).unwrap();
         let message = |change: fn(&mut Protocol)| {
             let mut protocol = shipped.clone();
             change(&mut protocol);
-            let error = protocol.check().unwrap_err();
+            let error = protocol.check(&Registry::default()).unwrap_err();
             assert!(error.is_usage());
             error.to_string()
         };

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use paint_data::dataset::entry;
 use paint_data::scenario::Selection;
 use paint_data::{Dataset, Stream};
-use paint_methods::METHODS;
 use paint_rng::Seed;
 use paint_run::config::Model;
 use paint_run::experiment::Experiment;
@@ -37,7 +36,7 @@ impl Protocol {
         let tag = if is_named { self.model.tag.clone() } else { file_tag(&place.weights) };
         resolved.model = Model { weights: PathBuf::new(), tag, ..opened };
         let benchmark = entry(&self.data.name)?.benchmark;
-        for method in METHODS {
+        for method in place.methods.rows() {
             let given = self.settings.get(method.name).cloned().unwrap_or_default();
             let fitted = method.settings_for(&given, experiment.model(), benchmark)?;
             if fitted != given {

@@ -8,17 +8,7 @@ use super::difference::without_noise;
 use super::*;
 
 fn place() -> Place {
-    Place {
-        out: "out".into(),
-        data: std::path::PathBuf::new(),
-        clean: std::path::PathBuf::new(),
-        source: std::path::PathBuf::new(),
-        weights: paint_run::model::embedded::NAME.into(),
-        device: "cpu".into(),
-        precision: "f32".into(),
-        threads: None,
-        checkpoint_every: 0,
-    }
+    Place::new("out", paint_run::model::embedded::NAME)
 }
 
 #[test]

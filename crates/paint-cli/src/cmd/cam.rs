@@ -9,6 +9,7 @@ use paint_bench::protocol::{Place, Protocol};
 use paint_bench::report::html::{CamMap, CamShot, cam_page};
 use paint_data::dataset::{Corrupt, Labels};
 use paint_data::{BatchPlan, Loader, ReadAhead, Stream};
+use paint_methods::Registry;
 use paint_run::Experiment;
 use paint_run::experiment::write_text;
 use paint_run::model::embedded;
@@ -133,7 +134,7 @@ fn protocol(args: &Args) -> anyhow::Result<Protocol> {
         }
         _ => images,
     };
-    protocol.check()?;
+    protocol.check(&Registry::default())?;
     Ok(protocol)
 }
 
@@ -172,15 +173,11 @@ fn open(args: &Args, protocol: &mut Protocol, method: &str) -> anyhow::Result<Ex
 
 fn place(args: &Args) -> Place {
     Place {
-        out: args.out.clone(),
         data: args.images.clone().unwrap_or_default(),
-        clean: PathBuf::new(),
-        source: PathBuf::new(),
-        weights: args.weights.clone(),
         device: args.network.compute.device().to_owned(),
         precision: args.network.compute.precision().to_owned(),
         threads: args.network.compute.threads.threads,
-        checkpoint_every: 0,
+        ..Place::new(&args.out, &args.weights)
     }
 }
 

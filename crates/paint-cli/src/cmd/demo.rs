@@ -12,7 +12,7 @@ use paint_bench::grid::named;
 use paint_bench::report::html;
 use paint_data::dataset::{Corrupted, embedded};
 use paint_data::{Dataset, Loader, ReadAhead, Stream, scenario};
-use paint_methods::{BuildArgs, by_name};
+use paint_methods::{BuildArgs, Registry, by_name};
 use paint_rng::Seed;
 use paint_run::config::Model;
 use paint_run::experiment::{write_json, write_text};
@@ -168,7 +168,7 @@ fn render(
 ) -> anyhow::Result<String> {
     let settings = METHODS.iter().map(|(name, settings)| {
         let settings = by_name(name)?.resolve(&settings.parse()?)?;
-        Ok(named(name, &serde_json::json!(settings)).to_string())
+        Ok(named(&Registry::default(), name, &serde_json::json!(settings)).to_string())
     });
     let settings = settings.collect::<anyhow::Result<Vec<_>>>()?;
     let runs = demo.methods.iter().zip(&screen.batches).zip(&settings);

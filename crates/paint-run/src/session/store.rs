@@ -9,6 +9,7 @@ use paint_nn::state::file::{self, Kind, Saved};
 use paint_tensor::Device;
 use serde::{Deserialize, Serialize};
 
+use super::Session;
 use crate::config::difference;
 use crate::{Error, Result, deployment};
 
@@ -74,6 +75,32 @@ impl Store {
         let mut about = self.subject.clone();
         about.insert(PROGRESS.into(), serde_json::json!(progress).to_string());
         Ok(file::write(&self.path, Kind::Adaptation, &method.save()?, &about)?)
+    }
+}
+
+impl Session {
+    /// Writes the state to a file of the caller's choice, as a whole or not at all. A session that keeps its state in a file
+    /// has [`Session::save`].
+    pub fn save_to(&self, path: &Path) -> Result<()> {
+        if self.is_broken {
+            return Err(Error::NoPrediction { image: "an earlier batch".to_owned() });
+        }
+        Store::claim(path, &self.deployment.config)?.save(&*self.method, &self.progress)
+    }
+
+    /// Continues from a file of [`Session::save_to`]. Damage, and a state of other weights or another method, are errors that
+    /// leave the session as it was.
+    pub fn load_from(&mut self, path: &Path) -> Result<()> {
+        let store = Store::claim(path, &self.deployment.config)?;
+        let Some((state, progress)) = store.read(self.deployment.device())? else {
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(Error::Io { action: "read", source, path: path.to_owned() });
+        };
+        self.method.load(&state)?;
+        self.progress = progress;
+        self.is_broken = false;
+        self.unsaved += 1;
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use paint_bench::grid::{Grid, Results, Variant, execute};
 use paint_bench::protocol::{MOST_SEEDS, Place, Protocol};
 use paint_bench::report::{Publication, publish, references, results_terminal};
 use paint_bench::reproduce::{Target, every_method};
+use paint_methods::Registry;
 use paint_run::Draft;
 use paint_run::config::method_of;
 use paint_run::model::embedded;
@@ -203,7 +204,7 @@ fn protocol(
     if let Some(target) = target {
         target.adjust(&mut protocol);
     }
-    protocol.check()?;
+    protocol.check(&Registry::default())?;
     Ok(protocol)
 }
 
@@ -235,6 +236,7 @@ fn place(args: &Args, protocol: &Protocol, target: Option<&Target>) -> anyhow::R
         precision: args.network.compute.precision().to_owned(),
         threads: args.network.compute.threads.threads,
         checkpoint_every: args.checkpoint_every,
+        methods: Registry::default(),
     })
 }
 

@@ -1,0 +1,93 @@
+//! What an [`Adapter`] is opened from.
+
+use paint_methods::Registry;
+use paint_run::Session;
+use paint_run::config::{Method, Model, Source};
+use paint_run::deployment::{Config, Deployment};
+
+use crate::settings::Settings;
+use crate::{Adapter, Result};
+
+/// The model, the method and its settings; [`Builder::open`] makes an [`Adapter`] of them.
+///
+/// Settings are given by key, as on the command line, or typed. By key, what is not given comes from the preset for the network;
+/// typed, every value is the one in the struct:
+///
+/// ```
+/// use paint_tta::Adapter;
+/// use paint_tta::settings::{Preset, Sar};
+///
+/// # fn main() -> paint_tta::Result<()> {
+/// let by_key = Adapter::builder("embedded").method("sar").set("rho", 0.1).open()?;
+/// let sar = Sar { rho: 0.1, ..Sar::preset(Preset::VitCifar10) };
+/// let typed = Adapter::builder("embedded").settings(&sar)?.open()?;
+/// assert_eq!(by_key.settings(), typed.settings());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nothing is opened before `open`"]
+pub struct Builder {
+    config: Config,
+    methods: Registry,
+}
+
+impl Builder {
+    pub(crate) fn new(model: Model) -> Self {
+        let config = Config::new(model, Method::named("paint"));
+        Self { config, methods: Registry::default() }
+    }
+
+    /// The method by its name, with its default settings. Default: `paint`.
+    pub fn method(mut self, name: impl Into<String>) -> Self {
+        self.config.method = Method::named(name);
+        self
+    }
+
+    /// A method with typed settings, such as [`settings::Tent`](crate::settings::Tent).
+    pub fn settings<S: Settings>(mut self, settings: &S) -> Result<Self> {
+        self.config.method = Method::typed(settings)?;
+        Ok(self)
+    }
+
+    /// One setting of the method by its key, as `--set method.KEY=VALUE` on the command line.
+    pub fn set(mut self, key: impl Into<String>, value: impl Into<toml::Value>) -> Self {
+        self.config.method.settings.insert(key.into(), value.into());
+        self
+    }
+
+    /// The methods that names are looked up among. Default: those of this library.
+    pub fn methods(mut self, methods: Registry) -> Self {
+        self.methods = methods;
+        self
+    }
+
+    /// The seed of every random draw. Default: 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.config.seed = seed;
+        self
+    }
+
+    /// `cpu`, or `cuda:0` with the feature `cuda`. Default: `cpu`.
+    pub fn device(mut self, device: impl Into<String>) -> Self {
+        self.config.device = device.into();
+        self
+    }
+
+    /// The precision of a GPU: `f32`, `tf32` or `bf16`. Default: `f32`.
+    pub fn precision(mut self, precision: impl Into<String>) -> Self {
+        self.config.precision = precision.into();
+        self
+    }
+
+    /// Images of the source domain, for the methods that need them before they are deployed.
+    pub fn source(mut self, source: Source) -> Self {
+        self.config.source = Some(source);
+        self
+    }
+
+    /// Reads the weights and builds the method. Methods that train on source images do so here.
+    pub fn open(self) -> Result<Adapter> {
+        Ok(Adapter::new(Session::new(Deployment::open_with(self.config, &self.methods)?)?))
+    }
+}
