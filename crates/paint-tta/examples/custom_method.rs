@@ -111,13 +111,13 @@ impl Method for Balanced {
     }
 }
 
-/// The table of the frozen model, TENT and `balanced` on two domains of the embedded benchmark.
-pub(crate) fn compare(out: &Path) -> std::result::Result<Results, Box<dyn Error>> {
+/// The frozen model, TENT and `balanced` on so many images of two domains of the embedded benchmark.
+pub(crate) fn compare(out: &Path, images: usize) -> std::result::Result<Results, Box<dyn Error>> {
     let methods = Registry::default().with(ROW)?;
     let place = Place { methods, ..Place::new(out, "embedded") };
     let mut protocol = Protocol::find("embedded")?;
     protocol.scenario.domains = Some(vec!["fog".into(), "contrast".into()]);
-    (protocol.scenario.batch_size, protocol.scenario.limit) = (20, Some(100));
+    protocol.scenario.limit = Some(images);
     let strong = Config { strength: 1.0, ..Config::default() };
     let variants = vec![
         Variant::plain("source"),
@@ -132,6 +132,6 @@ pub(crate) fn compare(out: &Path) -> std::result::Result<Results, Box<dyn Error>
 
 #[expect(clippy::print_stdout, reason = "an example prints its result")]
 fn main() -> std::result::Result<(), Box<dyn Error>> {
-    println!("{}", results_terminal(&compare(Path::new("out/custom_method"))?));
+    println!("{}", results_terminal(&compare(Path::new("out/custom_method"), 200)?));
     Ok(())
 }

@@ -13,7 +13,7 @@
 //! # let out = folder.path();
 //! let mut protocol = Protocol::find("embedded")?;
 //! protocol.scenario.domains = Some(vec!["fog".into()]);
-//! (protocol.scenario.batch_size, protocol.scenario.limit) = (10, Some(20));
+//! protocol.scenario.limit = Some(5);
 //!
 //! let place = Place::new(out, "embedded");
 //! let faster = Tent { lr: 1e-2, ..Tent::preset(Preset::VitCifar10) };

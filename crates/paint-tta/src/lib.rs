@@ -13,8 +13,8 @@
 //! use paint_tta::{Adapter, corrupt, embedded_images};
 //!
 //! # fn main() -> paint_tta::Result<()> {
-//! // Twenty test images of CIFAR-10, in fog.
-//! let clean = embedded_images(20)?;
+//! // Ten test images of CIFAR-10, in fog.
+//! let clean = embedded_images(10)?;
 //! let foggy: Vec<_> =
 //!     clean.iter().map(|image| corrupt(image, "fog", 5, 0)).collect::<Result<_, _>>()?;
 //!
@@ -24,7 +24,7 @@
 //!     let class = adapter.class_name(prediction.class).unwrap_or("?");
 //!     println!("{class} {:.2}", prediction.confidence);
 //! }
-//! # assert_eq!(batch.predictions.len(), 20);
+//! # assert_eq!(batch.predictions.len(), 10);
 //! # Ok(())
 //! # }
 //! ```

@@ -17,8 +17,7 @@
 //!     corrupt = { table = 'cifar' }
 //!     [scenario]
 //!     domains = ['fog', 'snow']
-//!     batch_size = 10
-//!     limit = 20
+//!     limit = 5
 //!     [method]
 //!     name = 'tent'
 //! ";
@@ -27,7 +26,7 @@
 //! let experiment = Experiment::open(draft.resolve()?)?;
 //! let summary = experiment.run(Earlier::Keep, |event: &Event| {
 //!     if let Event::DomainDone(domain) = event {
-//!         println!("{} {:?}", domain.domain, domain.accuracy);
+//!         println!("{} {:?}", domain.name, domain.figures.accuracy);
 //!     }
 //! })?;
 //! assert_eq!(summary.domains.len(), 2);

@@ -113,6 +113,9 @@ fn what_a_method_learnt_before_it_broke_down_is_not_kept() {
     let error = session.read(&images, Reading::new(1), &mut |_| Ok(())).unwrap_err();
     assert!(error.to_string().contains("3.png: the model gave NaN"), "{error}");
     assert!(!session.save().unwrap());
+    let elsewhere = folder.path().join("elsewhere");
+    let error = session.save_to(&elsewhere).unwrap_err().to_string();
+    assert!(error.contains("the model gave NaN") && !elsewhere.exists(), "{error}");
     drop(session);
     let session = Session::with_state(deployment("breaks"), &path, 0).unwrap();
     assert_eq!(session.images_seen(), 2, "the last save");
