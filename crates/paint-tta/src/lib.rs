@@ -43,7 +43,7 @@
 //! | be told what happens | [`Adapter::observe`], [`Event`] |
 //! | corrupt images as the benchmarks do | [`corrupt`], [`corruptions`] |
 //! | measure one method on a stream with labels | [`run`] |
-//! | compare methods under a protocol | [`bench`] |
+//! | compare methods under a protocol | [`mod@bench`] |
 //! | write a method of your own | [`method`], `examples/custom_method.rs` |
 //!
 //! # Errors
