@@ -4,8 +4,10 @@
 use paint_nn::loss;
 use paint_nn::optim::Optimizer;
 use paint_nn::params::{Params, Part, Role, Slot};
+use paint_settings::{at_least, settings};
 use paint_tensor::{Gradients, Tensor};
-use serde::{Deserialize, Serialize};
+
+use paint_nn::state::State;
 
 use crate::Result;
 use crate::attached::Attached;
@@ -13,39 +15,31 @@ use crate::draws::ProjectorDraws;
 use crate::learner::Learner;
 use crate::prototypes::Prototypes;
 use crate::source_data::Labelled;
-use paint_nn::state::State;
 
-/// The settings of prototypes and projector, the `contrast` table of a method.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Projection {
-    /// The prototypes are estimated from at most this many source images.
-    pub images: usize,
-    /// The batch size of that estimate.
-    pub batch: usize,
-    /// The width of both layers of the projector.
-    pub width: usize,
-    /// `τ`, the temperature of the contrastive loss.
-    pub temperature: f64,
+settings! {
+    /// The settings of prototypes and projector, the `contrast` table of a method.
+    #[derive(Debug, Clone, PartialEq)]
+    #[serde(default)]
+    pub struct Projection {
+        /// The prototypes are estimated from at most this many source images.
+        #[within(at_least(1.0))]
+        pub images: usize,
+        /// The batch size of that estimate.
+        #[within(at_least(1.0))]
+        pub batch: usize,
+        /// The width of both layers of the projector.
+        #[within(at_least(1.0))]
+        pub width: usize,
+        /// `τ`, the temperature of the contrastive loss.
+        #[within(at_least(1e-6))]
+        pub temperature: f64,
+    }
 }
 
 impl Default for Projection {
     /// The values of RMT's and SANTA's authors, with our batch size.
     fn default() -> Self {
         Self { images: 100_000, batch: 50, width: 128, temperature: 0.1 }
-    }
-}
-
-impl Projection {
-    /// The conditions that valid settings meet, each with the message for settings that do not.
-    pub(crate) fn rules(&self) -> Vec<(bool, &'static str)> {
-        let tau = self.temperature;
-        vec![
-            (tau.is_normal() && tau > 0.0, "contrast.temperature must be above 0"),
-            (self.width > 0, "contrast.width must be above 0"),
-            (self.images > 0, "contrast.images must be above 0"),
-            (self.batch > 0, "contrast.batch must be above 0"),
-        ]
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use paint_nn::backbone::Backbone;
+use paint_settings::Key;
 
 use crate::build_args::BuildArgs;
 use crate::method::Method;
@@ -20,6 +21,17 @@ pub enum SourceNeed {
     Unlabelled,
     /// Images with labels.
     Labelled,
+}
+
+/// Which networks a method is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Networks {
+    /// Any.
+    All,
+    /// Vision transformers; it refuses others.
+    Transformers,
+    /// Networks with batch norms; on others it changes nothing.
+    BatchNorms,
 }
 
 /// The presets of a method: named sets of defaults, of which the setting `preset` chooses one.
@@ -63,8 +75,12 @@ pub struct MethodEntry {
     pub what: &'static str,
     /// The source data it needs.
     pub needs_source: SourceNeed,
+    /// The networks it is for.
+    pub runs_on: Networks,
     /// Its presets.
     pub presets: Presets,
+    /// Its settings: name, range and meaning of each key.
+    pub keys: &'static [Key],
     pub(crate) build: Build,
     pub(crate) resolve: Resolve,
 }
@@ -87,7 +103,9 @@ impl MethodEntry {
             paper: "none",
             what: "",
             needs_source: SourceNeed::None,
+            runs_on: Networks::All,
             presets: Presets::None,
+            keys: &[],
             build,
             resolve,
         }
@@ -114,10 +132,24 @@ impl MethodEntry {
         self
     }
 
+    /// The row of a method that is not for every network.
+    #[must_use]
+    pub const fn runs_on(mut self, networks: Networks) -> Self {
+        self.runs_on = networks;
+        self
+    }
+
     /// The row of a method that has presets.
     #[must_use]
     pub const fn presets(mut self, presets: Presets) -> Self {
         self.presets = presets;
+        self
+    }
+
+    /// The row of a method that describes its settings, for `paint explain`.
+    #[must_use]
+    pub const fn keys(mut self, keys: &'static [Key]) -> Self {
+        self.keys = keys;
         self
     }
 

@@ -10,23 +10,23 @@ use std::sync::Arc;
 use paint_nn::backbone::{Backbone, BnMode, Features, Request, Spec};
 use paint_nn::optim::{Adam, Group, Optimizer, Rule, Sam, Sgd};
 use paint_nn::params::{Params, Trainable};
+use paint_settings::choice;
 use paint_tensor::{Device, Gradients, Tensor};
-use serde::{Deserialize, Serialize};
 
 use crate::build_args::BuildArgs;
 use crate::method::State;
 use crate::{Error, Result};
 
-/// The optimizers of the baselines. Their state is kept from batch to batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Descent {
-    /// Adam, betas 0.9 and 0.999.
-    Adam,
-    /// SGD with momentum 0.9.
-    Momentum,
-    /// SGD with Nesterov momentum 0.9.
-    Nesterov,
+choice! {
+    /// The optimizers of the baselines. Their state is kept from batch to batch.
+    pub enum Descent {
+        /// Adam, betas 0.9 and 0.999.
+        Adam = "adam",
+        /// SGD with momentum 0.9.
+        Momentum = "momentum",
+        /// SGD with Nesterov momentum 0.9.
+        Nesterov = "nesterov",
+    }
 }
 
 impl Descent {

@@ -51,7 +51,7 @@ mod teacher;
 pub mod views;
 
 pub use build_args::BuildArgs;
-pub use entry::{Build, MethodEntry, PRESET, Presets, Resolve, SourceNeed};
+pub use entry::{Build, MethodEntry, Networks, PRESET, Presets, Resolve, SourceNeed};
 pub use error::{Error, Result};
 pub use method::{Method, PromptUse, State, Step};
 pub use methods::{METHODS, configs, paint};

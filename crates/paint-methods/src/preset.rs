@@ -4,7 +4,7 @@
 //! with the batch size, as the papers themselves do where they change it.
 
 use paint_nn::backbone::Backbone;
-use serde::{Deserialize, Serialize};
+use paint_settings::choice;
 
 /// The batch size that rates are scaled to.
 const BATCH: f64 = 50.0;
@@ -48,22 +48,23 @@ impl Benchmark {
     }
 }
 
-/// Published values of the baselines, by kind of network and benchmark, with rates scaled to batches of 50. Settings by
-/// name take those of their network; typed settings say which.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Preset {
-    /// A vision transformer on ImageNet-C or ImageNet-R.
-    #[default]
-    #[serde(alias = "imagenet")]
-    VitImagenet,
-    /// A vision transformer on CIFAR-10-C.
-    #[serde(alias = "cifar10")]
-    VitCifar10,
-    /// A convolutional network on ImageNet-C or ImageNet-R.
-    CnnImagenet,
-    /// A convolutional network on CIFAR-10-C.
-    CnnCifar10,
+choice! {
+    /// Published values of the baselines, by kind of network and benchmark, with rates scaled to batches of 50.
+    /// Settings by name take those of their network; typed settings say which.
+    #[derive(Default)]
+    pub enum Preset {
+        /// A vision transformer on ImageNet-C or ImageNet-R.
+        #[default]
+        #[serde(alias = "imagenet")]
+        VitImagenet = "vit_imagenet",
+        /// A vision transformer on CIFAR-10-C.
+        #[serde(alias = "cifar10")]
+        VitCifar10 = "vit_cifar10",
+        /// A convolutional network on ImageNet-C or ImageNet-R.
+        CnnImagenet = "cnn_imagenet",
+        /// A convolutional network on CIFAR-10-C.
+        CnnCifar10 = "cnn_cifar10",
+    }
 }
 
 impl Preset {

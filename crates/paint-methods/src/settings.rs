@@ -1,5 +1,6 @@
 //! A method's settings: read from TOML, checked, and written out with every default.
 
+use paint_settings::{Describe, OutOfRange, check};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -59,16 +60,29 @@ pub fn table<T: Serialize>(method: &'static str, config: &T) -> Result<toml::Tab
     toml::Table::try_from(config).map_err(|error| Error::Config { method, why: error.to_string() })
 }
 
-/// The settings of a method: those given, the rest from the preset they name. `rules` says for each condition whether
-/// it holds, and what to report if it does not.
+/// The settings of a method: those given, the rest from the preset they name. A value outside its range is an error.
 pub(crate) fn read<T, P>(
+    method: &'static str,
+    settings: &toml::Table,
+    preset: impl Fn(P) -> T,
+) -> Result<T>
+where
+    T: Serialize + DeserializeOwned + Describe,
+    P: Default + DeserializeOwned,
+{
+    read_with(method, settings, preset, |_| Vec::new())
+}
+
+/// The same for settings that depend on each other: `rules` says for each condition whether it holds, and what to
+/// report if it does not.
+pub(crate) fn read_with<T, P>(
     method: &'static str,
     settings: &toml::Table,
     preset: impl Fn(P) -> T,
     rules: impl Fn(&T) -> Vec<(bool, &'static str)>,
 ) -> Result<T>
 where
-    T: Serialize + DeserializeOwned,
+    T: Serialize + DeserializeOwned + Describe,
     P: Default + DeserializeOwned,
 {
     #[derive(Deserialize)]
@@ -80,39 +94,34 @@ where
     let mut merged = table(method, &preset(chosen.preset))?;
     merged.extend(settings.clone());
     let config = parse(method, &merged)?;
+    let refuse = |out: OutOfRange| Error::Config { method, why: out.to_string() };
+    check(T::KIND.keys(), &table(method, &config)?).map_err(refuse)?;
     match rules(&config).into_iter().find(|(holds, _)| !holds) {
         Some((_, why)) => Err(Error::Config { method, why: why.to_owned() }),
         None => Ok(config),
     }
 }
 
-/// Whether a rate, weight or margin is finite and 0 or more.
-pub(crate) fn not_negative(value: f64) -> bool {
-    value.is_finite() && value >= 0.0
-}
-
-/// Whether a share lies in [0, 1].
-pub(crate) fn is_share(value: f64) -> bool {
-    (0.0..=1.0).contains(&value)
-}
-
 #[cfg(test)]
 mod tests {
+    use paint_settings::{at_least, settings};
     use toml::toml;
 
     use super::*;
     use crate::preset::Preset;
 
-    #[derive(Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Config {
-        preset: Preset,
-        lr: f64,
+    settings! {
+        /// The settings.
+        struct Config {
+            preset: Preset,
+            #[within(at_least(0.0))]
+            lr: f64,
+        }
     }
 
     fn lr(settings: &toml::Table) -> Result<f64> {
         let preset = |preset: Preset| Config { preset, lr: f64::from(u8::from(preset.is_cifar())) };
-        Ok(read("test", settings, preset, |c| vec![(c.lr < 9.0, "lr is too high")])?.lr)
+        Ok(read_with("test", settings, preset, |c| vec![(c.lr < 9.0, "lr is too high")])?.lr)
     }
 
     #[test]
@@ -127,6 +136,10 @@ mod tests {
         assert_eq!(
             lr(&toml! { lr = 10.0 }).unwrap_err().to_string(),
             "settings of test: lr is too high"
+        );
+        assert_eq!(
+            lr(&toml! { lr = (-1.0) }).unwrap_err().to_string(),
+            "settings of test: lr: expected 0 or more, got -1.0"
         );
         let message = lr(&toml! { preset = "resnet" }).unwrap_err().to_string();
         assert!(message.contains("vit_cifar10"), "{message}");

@@ -5,47 +5,57 @@
 //! preset jitters them, and the grey images of one are all that it does to saturation.
 
 use paint_rng::Rng;
+use paint_settings::{above_to, between, choice, settings};
 use paint_tensor::{Edge, Rect, Tone, View};
-use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// How strongly images are changed. A key at 0 (`scale` at 1) does nothing and draws nothing.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Pixels of the stored image that a crop may reach over each side.
-    pub pad: usize,
-    /// What lies there.
-    pub edge: EdgeKind,
-    /// The smallest part of the image's area that is seen, stretched to the whole; its sides differ by up to 4:3.
-    pub scale: f64,
-    /// The chance of a mirror image.
-    pub flip: f64,
-    /// Degrees of rotation to either side.
-    pub rotate: f64,
-    /// Brightness is multiplied by up to one more or less this.
-    pub brightness: f64,
-    /// The same for contrast.
-    pub contrast: f64,
-    /// The same for saturation.
-    pub saturation: f64,
-    /// The chance of a grey image.
-    pub grey: f64,
-    /// The chance of a solarized image, which is never grey too.
-    pub solarize: f64,
-    /// The chance that a rectangle of 2 to 33 % of the area is painted over.
-    pub erase: f64,
+settings! {
+    /// How strongly images are changed. A key at 0 (`scale` at 1) does nothing and draws nothing.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// Pixels of the stored image that a crop may reach over each side
+        pub pad: usize,
+        /// What lies there
+        pub edge: EdgeKind,
+        /// Smallest share of the image's area that is seen, stretched to the whole; its sides differ by up to 4:3
+        #[within(above_to(0.0, 1.0))]
+        pub scale: f64,
+        /// Probability of a mirror image
+        #[within(between(0.0, 1.0))]
+        pub flip: f64,
+        /// Degrees of rotation to either side
+        #[within(between(0.0, 180.0))]
+        pub rotate: f64,
+        /// Brightness is multiplied by one plus or minus up to this
+        #[within(between(0.0, 1.0))]
+        pub brightness: f64,
+        /// Contrast is multiplied by one plus or minus up to this
+        #[within(between(0.0, 1.0))]
+        pub contrast: f64,
+        /// Saturation is multiplied by one plus or minus up to this
+        #[within(between(0.0, 1.0))]
+        pub saturation: f64,
+        /// Probability of a grey image
+        #[within(between(0.0, 1.0))]
+        pub grey: f64,
+        /// Probability of a solarized image, which is never grey too
+        #[within(between(0.0, 1.0))]
+        pub solarize: f64,
+        /// Probability that a rectangle of 2 to 33 % of the area is painted over
+        #[within(between(0.0, 1.0))]
+        pub erase: f64,
+    }
 }
 
-/// What lies outside an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EdgeKind {
-    /// Black.
-    Zeros,
-    /// The image, mirrored.
-    Reflect,
+choice! {
+    /// What lies outside an image.
+    pub enum EdgeKind {
+        /// Black
+        Zeros = "zeros",
+        /// The image, mirrored
+        Reflect = "reflect",
+    }
 }
 
 impl EdgeKind {
@@ -61,24 +71,9 @@ impl EdgeKind {
 impl Config {
     /// Refuses settings that make no sense.
     pub(crate) fn check(&self) -> Result<()> {
-        let chances = [
-            ("flip", self.flip),
-            ("grey", self.grey),
-            ("solarize", self.solarize),
-            ("grey + solarize", self.grey + self.solarize),
-            ("erase", self.erase),
-            ("brightness", self.brightness),
-            ("contrast", self.contrast),
-            ("saturation", self.saturation),
-        ];
-        for (key, value) in chances {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(Error::recipe(format!("augment.{key}: expected 0 to 1, got {value}")));
-            }
-        }
-        let scale = self.scale > 0.0 && self.scale <= 1.0;
-        if !(scale && (0.0..=180.0).contains(&self.rotate)) {
-            let why = "augment: expected scale in (0, 1] and rotate in 0 to 180";
+        let sum = self.grey + self.solarize;
+        if sum > 1.0 {
+            let why = format!("augment.grey + augment.solarize: expected 0 to 1, got {sum}");
             return Err(Error::recipe(why));
         }
         Ok(())
@@ -240,8 +235,9 @@ mod tests {
     }
 
     #[test]
-    fn chances_above_one_are_refused_by_name() {
-        let error = Config { flip: 1.5, ..plain_augment() }.check().unwrap_err().to_string();
-        assert!(error.contains("augment.flip"), "{error}");
+    fn more_tones_than_images_are_refused_by_name() {
+        let tones = Config { grey: 0.75, solarize: 0.5, ..plain_augment() };
+        let error = tones.check().unwrap_err().to_string();
+        assert!(error.contains("augment.grey + augment.solarize"), "{error}");
     }
 }

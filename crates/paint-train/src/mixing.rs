@@ -5,24 +5,27 @@
 //! Target: `λ s(a) + (1 − λ) s(b)` with `s(y)_c = (1 − ε) [c = y] + ε / C`.
 
 use paint_rng::Rng;
+use paint_settings::{between, settings};
 use paint_tensor::Rect;
 use rand_distr::Beta;
-use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
-
-/// How much is mixed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// `α` of mixup's `λ ~ Beta(α, α)`; 0 leaves mixup out.
-    pub mixup: f64,
-    /// The same for CutMix.
-    pub cutmix: f64,
-    /// The share of CutMix where both are on.
-    pub switch: f64,
-    /// The chance that a sample is mixed at all.
-    pub chance: f64,
+settings! {
+    /// How much is mixed.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// `α` of mixup's `λ ~ Beta(α, α)`; 0 leaves mixup out
+        #[within(between(0.0, 100.0))]
+        pub mixup: f64,
+        /// `α` of CutMix's `λ ~ Beta(α, α)`; 0 leaves CutMix out
+        #[within(between(0.0, 100.0))]
+        pub cutmix: f64,
+        /// Share of CutMix where both are on
+        #[within(between(0.0, 1.0))]
+        pub switch: f64,
+        /// Probability that a sample is mixed at all
+        #[within(between(0.0, 1.0))]
+        pub chance: f64,
+    }
 }
 
 /// How two images become one.
@@ -37,17 +40,6 @@ pub struct Mix {
 }
 
 impl Config {
-    /// Refuses settings that make no sense.
-    pub(crate) fn check(&self) -> Result<()> {
-        let unit = 0.0..=1.0;
-        let strengths = [self.mixup, self.cutmix].iter().all(|a| (0.0..=100.0).contains(a));
-        if strengths && unit.contains(&self.switch) && unit.contains(&self.chance) {
-            return Ok(());
-        }
-        let why = "mix: expected mixup and cutmix in 0 to 100, switch and chance in 0 to 1";
-        Err(Error::recipe(why))
-    }
-
     /// How the next sample of a batch of images of `size` is mixed; none if it is not.
     pub fn draw(&self, size: [usize; 2], rng: &mut Rng) -> Option<Mix> {
         if self.mixup == 0.0 && self.cutmix == 0.0 {

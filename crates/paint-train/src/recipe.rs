@@ -1,71 +1,88 @@
 //! Every hyper-parameter of a training, in one strict document, and the published starting points.
 
 use paint_nn::backbone::Family;
-use serde::{Deserialize, Serialize};
+use paint_settings::{
+    Describe as _, above, at_least, between, check, choice, from_to_below, settings,
+};
 
 use crate::augment::{self, EdgeKind};
 use crate::error::{Error, Result};
 use crate::mixing;
 use crate::schedule::{self, Shape};
 
-/// What decides a training besides images, network and seed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Recipe {
-    /// Passes over the images.
-    pub epochs: usize,
-    /// Images of a step; what is left of an epoch goes unseen, as the next epoch is shuffled anew.
-    pub batch_size: usize,
+/// The most epochs, and the largest batch.
+const MOST: f64 = 1e6;
+
+settings! {
+    /// What decides a training besides images, network and seed.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Recipe {
+        /// Passes over the images
+        #[within(between(1.0, MOST))]
+        pub epochs: usize,
+        /// Batch size; what is left of an epoch goes unseen, as the next epoch is shuffled anew
+        #[within(between(1.0, MOST))]
+        pub batch_size: usize,
+        /// Update rule
+        pub optimizer: Optimizer,
+        /// Highest learning rate; it is not scaled by the batch size
+        #[within(above(0.0))]
+        pub lr: f64,
+        /// Weight decay
+        #[within(at_least(0.0))]
+        pub weight_decay: f64,
+        /// What weight decay acts on
+        pub decay: Decay,
+        /// `β₁` of `AdamW`
+        #[within(from_to_below(0.0, 1.0))]
+        pub beta1: f64,
+        /// `β₂` of `AdamW`
+        #[within(from_to_below(0.0, 1.0))]
+        pub beta2: f64,
+        /// Momentum of SGD
+        #[within(from_to_below(0.0, 1.0))]
+        pub momentum: f64,
+        /// Whether SGD looks one step ahead along the velocity
+        pub nesterov: bool,
+        /// Largest norm of all gradients together; 0 leaves them alone
+        #[within(at_least(0.0))]
+        pub clip: f64,
+        /// Decay of the moving average of the weights, which is what is kept in the end; 0 keeps the weights themselves
+        #[within(from_to_below(0.0, 1.0))]
+        pub average: f64,
+        /// `ε` of label smoothing, spread over all classes
+        #[within(from_to_below(0.0, 1.0))]
+        pub label_smoothing: f64,
+        /// Rate of stochastic depth at the last block; vision transformers only
+        #[within(from_to_below(0.0, 1.0))]
+        pub drop_path: f64,
+        /// Learning rate over time
+        pub schedule: schedule::Config,
+        /// How images are changed
+        pub augment: augment::Config,
+        /// How images are mixed
+        pub mix: mixing::Config,
+    }
+}
+
+choice! {
     /// How a gradient becomes an update.
-    pub optimizer: Optimizer,
-    /// The highest learning rate; it is not scaled by the batch.
-    pub lr: f64,
-    /// The weight decay.
-    pub weight_decay: f64,
-    /// What it acts on.
-    pub decay: Decay,
-    /// `β₁` of `AdamW`.
-    pub beta1: f64,
-    /// `β₂` of `AdamW`.
-    pub beta2: f64,
-    /// Of SGD.
-    pub momentum: f64,
-    /// Of SGD: looks one step ahead along the velocity.
-    pub nesterov: bool,
-    /// The largest norm of all gradients together; 0 leaves them alone.
-    pub clip: f64,
-    /// Decay of the moving average of the weights, which is what is kept in the end; 0 keeps the weights themselves.
-    pub average: f64,
-    /// `ε`, spread over all classes.
-    pub label_smoothing: f64,
-    /// The rate of stochastic depth at the last block; vision transformers alone.
-    pub drop_path: f64,
-    /// The learning rate over time.
-    pub schedule: schedule::Config,
-    /// How images are changed.
-    pub augment: augment::Config,
-    /// How they are mixed.
-    pub mix: mixing::Config,
+    pub enum Optimizer {
+        /// AdamW (Loshchilov & Hutter 2019)
+        Adamw = "adamw",
+        /// SGD with momentum
+        Sgd = "sgd",
+    }
 }
 
-/// How a gradient becomes an update.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Optimizer {
-    /// Loshchilov & Hutter 2019.
-    Adamw,
-    /// With momentum.
-    Sgd,
-}
-
-/// What weight decay acts on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Decay {
-    /// The weights of layers: neither norms nor biases, tokens and position embeddings.
-    Matrices,
-    /// Every parameter.
-    All,
+choice! {
+    /// What weight decay acts on.
+    pub enum Decay {
+        /// The weights of layers: neither norms nor biases, tokens and position embeddings
+        Matrices = "matrices",
+        /// Every parameter
+        All = "all",
+    }
 }
 
 /// A row of [`PRESETS`].
@@ -75,16 +92,31 @@ pub struct Preset {
     pub name: &'static str,
     /// One line for lists.
     pub what: &'static str,
+    /// Where its values come from.
+    pub source: &'static str,
     /// The recipe.
     pub recipe: fn() -> Recipe,
 }
 
-const VIT: Preset =
-    Preset { name: "vit", what: "a vision transformer from scratch, small images", recipe: vit };
-const VIT_FINETUNE: Preset =
-    Preset { name: "vit_finetune", what: "a vision transformer from given weights", recipe: tune };
-const CNN: Preset =
-    Preset { name: "cnn", what: "a residual network, from scratch or given weights", recipe: cnn };
+const VIT: Preset = Preset {
+    name: "vit",
+    what: "a vision transformer from scratch, small images",
+    source: "DeiT's optimizer and mixing (Touvron et al. 2021), grey and solarized images of DeiT III (2022), CIFAR's \
+             crop; what the embedded model was made with",
+    recipe: vit,
+};
+const VIT_FINETUNE: Preset = Preset {
+    name: "vit_finetune",
+    what: "a vision transformer from given weights",
+    source: "the recipe vit, shorter and with smaller rates: ours",
+    recipe: tune,
+};
+const CNN: Preset = Preset {
+    name: "cnn",
+    what: "a residual network, from scratch or given weights",
+    source: "He et al. 2016, Zagoruyko & Komodakis 2016",
+    recipe: cnn,
+};
 
 /// Where recipes begin.
 pub const PRESETS: &[Preset] = &[VIT, VIT_FINETUNE, CNN];
@@ -202,14 +234,6 @@ fn cnn() -> Recipe {
     }
 }
 
-/// The most epochs, and images of a step.
-const MOST: usize = 1_000_000;
-
-/// A number that is 0 or more, and no infinity.
-pub(crate) fn not_negative(x: f64) -> bool {
-    x >= 0.0 && x.is_finite()
-}
-
 impl Recipe {
     /// The recipe of a document; a key that is missing, unknown or senseless is named.
     pub fn from_toml(text: &str) -> Result<Self> {
@@ -224,31 +248,16 @@ impl Recipe {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        let warmup = format!(
-            "schedule.warmup_epochs: expected no more than epochs, which is {}, found {}",
-            self.epochs, self.schedule.warmup_epochs
-        );
-        for (holds, why) in [
-            ((1..=MOST).contains(&self.epochs), "epochs: expected 1 to 1,000,000"),
-            ((1..=MOST).contains(&self.batch_size), "batch_size: expected 1 to 1,000,000"),
-            (self.schedule.warmup_epochs <= self.epochs as f64, warmup.as_str()),
-            (self.lr > 0.0 && self.lr.is_finite(), "lr: expected a number above 0"),
-            (not_negative(self.weight_decay), "weight_decay: expected 0 or more"),
-            (not_negative(self.clip), "clip: expected 0 or more"),
-            ((0.0..1.0).contains(&self.average), "average: expected 0 to 1, below 1"),
-            ((0.0..1.0).contains(&self.beta1), "beta1: expected 0 to 1, below 1"),
-            ((0.0..1.0).contains(&self.beta2), "beta2: expected 0 to 1, below 1"),
-            ((0.0..1.0).contains(&self.momentum), "momentum: expected 0 to 1, below 1"),
-            ((0.0..1.0).contains(&self.label_smoothing), "label_smoothing: expected 0 to 1"),
-            ((0.0..1.0).contains(&self.drop_path), "drop_path: expected 0 to 1, below 1"),
-        ] {
-            if !holds {
-                return Err(Error::recipe(why));
-            }
+        let table =
+            toml::Table::try_from(self).map_err(|error| Error::recipe(error.to_string()))?;
+        check(Self::KIND.keys(), &table).map_err(|error| Error::recipe(error.to_string()))?;
+        let (warmup, epochs) = (self.schedule.warmup_epochs, self.epochs);
+        if warmup > epochs as f64 {
+            return Err(Error::recipe(format!(
+                "schedule.warmup_epochs: expected no more than epochs, which is {epochs}, found {warmup}"
+            )));
         }
-        self.schedule.check()?;
-        self.augment.check()?;
-        self.mix.check()
+        self.augment.check()
     }
 }
 
@@ -276,5 +285,12 @@ mod tests {
         let short = message(&text.replace("warmup_epochs = 10.0", "warmup_epochs = 9999.0"));
         assert!(short.contains(&format!("which is {}, found 9999", vit().epochs)), "{short}");
         assert!(message(&text.replace("beta1 = 0.9", "beta1 = nan")).contains("beta1"));
+        let flip = message(&text.replace("flip = 0.5", "flip = 1.5"));
+        assert!(flip.ends_with("augment.flip: expected 0 to 1, got 1.5"), "{flip}");
+        let milestone = message(&text.replace("milestones = []", "milestones = [0.5, 1.5]"));
+        assert!(
+            milestone.ends_with("schedule.milestones: expected 0 to 1, got 1.5"),
+            "{milestone}"
+        );
     }
 }

@@ -6,56 +6,42 @@
 
 use std::f64::consts::PI;
 
-use serde::{Deserialize, Serialize};
+use paint_settings::{above, at_least, between, choice, settings};
 
-use crate::error::{Error, Result};
-use crate::recipe::not_negative;
-
-/// The settings of a schedule.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// How the rate falls.
-    pub shape: Shape,
-    /// Epochs of the warm-up.
-    pub warmup_epochs: f64,
-    /// Where the cosine ends.
-    pub final_lr: f64,
-    /// Where the steps are, as parts of the training.
-    pub milestones: Vec<f64>,
-    /// `γ`.
-    pub gamma: f64,
+settings! {
+    /// The settings of a schedule.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// How the learning rate falls
+        pub shape: Shape,
+        /// Epochs of linear warm-up
+        #[within(at_least(0.0))]
+        pub warmup_epochs: f64,
+        /// Learning rate at the end of the cosine
+        #[within(at_least(0.0))]
+        pub final_lr: f64,
+        /// Where the steps are, as shares of the training
+        #[within(between(0.0, 1.0))]
+        pub milestones: Vec<f64>,
+        /// `γ`, factor at each step
+        #[within(above(0.0))]
+        pub gamma: f64,
+    }
 }
 
-/// How a learning rate falls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Shape {
-    /// Half a cosine.
-    Cosine,
-    /// By a factor at each milestone.
-    Step,
-    /// Not at all.
-    Constant,
+choice! {
+    /// How a learning rate falls.
+    pub enum Shape {
+        /// Half a cosine
+        Cosine = "cosine",
+        /// By a factor at each milestone
+        Step = "step",
+        /// Not at all
+        Constant = "constant",
+    }
 }
 
 impl Config {
-    /// Refuses settings that make no schedule.
-    pub(crate) fn check(&self) -> Result<()> {
-        let parts = |x: &f64| (0.0..=1.0).contains(x);
-        for (holds, why) in [
-            (not_negative(self.warmup_epochs), "schedule.warmup_epochs: expected 0 or more"),
-            (not_negative(self.final_lr), "schedule.final_lr: expected 0 or more"),
-            (self.gamma > 0.0 && self.gamma.is_finite(), "schedule.gamma: expected above 0"),
-            (self.milestones.iter().all(parts), "schedule.milestones: expected parts of 1"),
-        ] {
-            if !holds {
-                return Err(Error::recipe(why));
-            }
-        }
-        Ok(())
-    }
-
     /// The rate of step `t` of `total`, where an epoch has `per_epoch`.
     pub fn rate(&self, lr: f64, t: usize, total: usize, per_epoch: usize) -> f64 {
         let warmup = (self.warmup_epochs * per_epoch as f64).round();
@@ -103,11 +89,5 @@ mod tests {
         for (t, expected) in [(0, 2.0), (49, 2.0), (50, 0.2), (74, 0.2), (75, 0.02)] {
             assert!((at(t) - expected).abs() < 1e-12, "{t}");
         }
-    }
-
-    #[test]
-    fn a_milestone_outside_the_training_is_refused() {
-        let wrong = Config { milestones: vec![1.5], ..config(Shape::Step) };
-        assert!(wrong.check().unwrap_err().to_string().contains("milestones"));
     }
 }

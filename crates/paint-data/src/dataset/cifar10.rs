@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use paint_files::Source;
-use serde::{Deserialize, Serialize};
+use paint_settings::choice;
 
 use super::embedded::cifar10_class_name;
 use super::{Counts, Dataset, DatasetEntry, Domain, Info, Options, Sample};
@@ -16,27 +16,35 @@ const PIXELS: usize = SIDE * SIDE;
 const RECORD: usize = 1 + 3 * PIXELS;
 const RECORDS: usize = 10_000;
 const NUM_CLASSES: usize = 10;
+/// The file of the test images.
+const TEST: &str = "test_batch.bin";
+/// The folder of the official archive.
+const FOLDER: &str = "cifar-10-batches-bin";
 
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "cifar10",
     what: "CIFAR-10, official binary layout (data_batch_*.bin, test_batch.bin), 10 classes of 32x32",
     benchmark: Some("cifar10"),
+    options: &["split"],
     is_named: false,
     is_inside: false,
+    is_files: false,
+    clean_at: Some(|path| path.join(TEST).exists() || path.join(FOLDER).exists()),
     class_name: cifar10_class_name,
     open: |root, options| Ok(Box::new(Cifar10::open(root, options.split)?)),
     verify,
 };
 
-/// The part of CIFAR-10 to open.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Split {
-    /// The 10,000 test images.
-    #[default]
-    Test,
-    /// The 50,000 training images.
-    Train,
+choice! {
+    /// The part of CIFAR-10 to open.
+    #[derive(Default)]
+    pub enum Split {
+        /// The 10,000 test images
+        #[default]
+        Test = "test",
+        /// The 50,000 training images
+        Train = "train",
+    }
 }
 
 struct Cifar10 {
@@ -50,7 +58,7 @@ impl Cifar10 {
     fn open(root: &Path, split: Split) -> Result<Self> {
         let folder = folder(root);
         let names: Vec<String> = match split {
-            Split::Test => vec!["test_batch.bin".into()],
+            Split::Test => vec![TEST.into()],
             Split::Train => (1..=5).map(|i| format!("data_batch_{i}.bin")).collect(),
         };
         let mut files = Vec::with_capacity(names.len());
@@ -73,7 +81,7 @@ impl Cifar10 {
 
 /// The archive unpacks into a subfolder; both that folder and its parent are accepted.
 fn folder(root: &Path) -> PathBuf {
-    let nested = root.join("cifar-10-batches-bin");
+    let nested = root.join(FOLDER);
     if nested.is_dir() { nested } else { root.to_path_buf() }
 }
 

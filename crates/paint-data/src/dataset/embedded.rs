@@ -24,8 +24,11 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "embedded",
     what: "the first 1,000 test images of CIFAR-10, inside the program; split `train` is the last 500 of them",
     benchmark: Some("cifar10"),
+    options: &["split"],
     is_named: false,
     is_inside: true,
+    is_files: false,
+    clean_at: None,
     class_name: cifar10_class_name,
     open: |path, options| {
         if !path.as_os_str().is_empty() {

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use paint_settings::choice;
 
 use super::{
     CORRUPT_NOTE, Counts, Dataset, DatasetEntry, Domain, Info, Options, Sample, files, imagenet,
@@ -22,22 +22,26 @@ pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "imagenet-c",
     what: "ImageNet-C, <corruption>/<severity>/<wnid>/*.JPEG: the 5,000 images of the field or all, 1000 classes",
     benchmark: Some("imagenet"),
+    options: &["images"],
     is_named: false,
     is_inside: false,
+    is_files: true,
+    clean_at: None,
     class_name: imagenet::imagenet_class_name,
     open: |root, options| Ok(Box::new(ImageNetC::open(root, options.images)?)),
     verify,
 };
 
-/// The images of ImageNet-C to use.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Images {
-    /// The 5,000 of the list that the field uses, in its order.
-    #[default]
-    Listed,
-    /// Every image of the folders, in the order of their names.
-    All,
+choice! {
+    /// The images of ImageNet-C to use.
+    #[derive(Default)]
+    pub enum Images {
+        /// The 5,000 of the list that the field uses, in its order
+        #[default]
+        Listed = "listed",
+        /// Every image of the folders, in the order of their names
+        All = "all",
+    }
 }
 
 struct ImageNetC {

@@ -19,7 +19,8 @@ mod memory;
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use paint_settings::{choice, settings};
+use serde::Serialize;
 
 pub use cifar10::Split;
 pub use config::{Config, Corrupt, TableChoice, read_textures};
@@ -111,45 +112,49 @@ pub trait Dataset: Send + Sync {
     }
 }
 
-/// How to open a dataset.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Options {
-    /// CIFAR-10: which images. Default: `test`.
-    pub split: Split,
-    /// ImageNet-C: which images. Default: `listed`.
-    pub images: Images,
-    /// A folder: the names of the classes in the order of the model's output. Default: from the files beside the weights.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub classes: Vec<String>,
-    /// A folder or an array: whether to read labels. Default: `read`.
-    #[serde(skip_serializing_if = "is_default")]
-    pub labels: Labels,
-    /// A folder: whether its first level of folders are domains. Default: `one`.
-    #[serde(skip_serializing_if = "is_default")]
-    pub domains: Domains,
+settings! {
+    /// How to open a dataset.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    #[serde(default)]
+    pub struct Options {
+        /// Which images of CIFAR-10
+        pub split: Split,
+        /// Which images of ImageNet-C
+        pub images: Images,
+        /// Names of the classes in the order of the model's output; as the files beside the weights say, unless given
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub classes: Vec<String>,
+        /// Whether to read labels
+        #[serde(skip_serializing_if = "is_default")]
+        pub labels: Labels,
+        /// Whether the first level of folders are domains
+        #[serde(skip_serializing_if = "is_default")]
+        pub domains: Domains,
+    }
 }
 
-/// Where the domains of a folder come from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Domains {
-    /// All images are one domain.
-    #[default]
-    One,
-    /// Each folder of the first level is a domain, in alphabetical order; classes are folders in it.
-    Folders,
+choice! {
+    /// Where the domains of a folder come from.
+    #[derive(Default)]
+    pub enum Domains {
+        /// All images are one domain
+        #[default]
+        One = "one",
+        /// Each folder of the first level is a domain, in alphabetical order; classes are folders in it
+        Folders = "folders",
+    }
 }
 
-/// Whether to read labels.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Labels {
-    /// Subfolders are classes; an array has labels in its archive or beside it.
-    #[default]
-    Read,
-    /// Subfolders have no meaning, and arrays of labels are not read.
-    Ignored,
+choice! {
+    /// Whether to read labels.
+    #[derive(Default)]
+    pub enum Labels {
+        /// Subfolders are classes; an array has labels in its archive or beside it
+        #[default]
+        Read = "read",
+        /// Subfolders have no meaning, and arrays of labels are not read
+        Ignored = "ignored",
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -189,10 +194,16 @@ pub struct DatasetEntry {
     pub what: &'static str,
     /// The benchmark, `cifar10` or `imagenet`, whose published settings apply to it; none if the data may be anything.
     pub benchmark: Option<&'static str>,
+    /// The keys of [`Options`] that it reads.
+    pub options: &'static [&'static str],
     /// Whether its classes may be known by name only; the model's names for its classes then number them.
     pub is_named: bool,
     /// Whether the images are inside the program, so that there is no path to give.
     pub is_inside: bool,
+    /// Whether each image is a file of its own.
+    pub is_files: bool,
+    /// Whether clean images in this layout lie at a path; none if it holds no clean images, or none on disk.
+    pub clean_at: Option<fn(&Path) -> bool>,
     /// The name of a class by its number in the models of the benchmark, where that is always the same.
     pub class_name: fn(usize) -> Option<&'static str>,
     /// Opens the dataset at a path.
@@ -225,9 +236,30 @@ pub fn entry(name: &str) -> Result<&'static DatasetEntry> {
     })
 }
 
+/// The row whose layout the clean images at a path have; a folder of images if nothing else is found there.
+pub fn entry_at(path: &Path) -> &'static DatasetEntry {
+    let holds = |entry: &&DatasetEntry| entry.clean_at.is_some_and(|clean_at| clean_at(path));
+    DATASETS.iter().find(holds).unwrap_or(&folder::ENTRY)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_layout_of_clean_images_shows_their_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        assert_eq!(entry_at(path).name, "folder");
+        assert_eq!(entry_at(&path.join("missing")).name, "folder");
+        std::fs::write(path.join("images.npy"), []).unwrap();
+        assert_eq!(entry_at(&path.join("images.npy")).name, "npy");
+        std::fs::write(path.join("test_batch.bin"), []).unwrap();
+        assert_eq!(entry_at(path).name, "cifar10");
+        let archive = tempfile::tempdir().unwrap();
+        std::fs::create_dir(archive.path().join("cifar-10-batches-bin")).unwrap();
+        assert_eq!(entry_at(archive.path()).name, "cifar10");
+    }
 
     #[test]
     fn a_label_is_called_as_the_data_or_the_benchmark_call_it() {

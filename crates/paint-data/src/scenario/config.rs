@@ -1,56 +1,64 @@
 //! The options of a scenario.
 
 use paint_rng::Seed;
-use serde::{Deserialize, Serialize};
+use paint_settings::{above, at_least, between, choice, settings};
 
 use super::{SCENARIOS, Stream, plan::Plan};
 use crate::{Dataset, Error, Result};
 
-/// A scenario and its settings. A key marked "only" is refused in a scenario that does not read it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// The row of `SCENARIOS`. Default: `continual`.
-    pub name: String,
-    /// Batch size; the last batch of a visit may be smaller. Default: 50, as in PAINT.
-    pub batch_size: usize,
-    /// Names of the domains to visit. Default: the fifteen corruptions where the dataset has corruptions, otherwise all.
-    pub domains: Option<Vec<String>>,
-    /// Use at most this many images per visit. Default: all.
-    pub limit: Option<usize>,
-    /// Which images a limit keeps. Default: `first`.
-    pub selection: Selection,
-    /// Shuffle the images inside a visit. Default: no, the order of the dataset.
-    pub shuffle: bool,
-    /// Only for scenarios with a single severity: which one. Default: 5.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub severity: Option<u8>,
-    /// Only where domains follow each other: the name of an embedded order of the corruptions (`paint_0` to `paint_9`,
-    /// `cotta_order_0`). Default: the dataset's order, or that of `domains`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub order: Option<String>,
-    /// Only `gradual`: the severities of a corruption. Default: `up_and_down`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<Path>,
-    /// Only `mixed`: what is shuffled. Default: `samples`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mixing: Option<Mixing>,
-    /// Only `correlated` and `recurring`: how. Default: `dirichlet`; `recurring` has none unless this or `delta` is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub correlation: Option<Correlation>,
-    /// Only where a Dirichlet distribution is drawn from: its concentration. Small means that a class comes all at once, or
-    /// a domain in one piece. Default: 0.1 for classes, 1 for the domains of `interleaved`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delta: Option<f64>,
-    /// Only `label_shift`: how much more likely the frequent class is than any other. Default: 100.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ratio: Option<f64>,
-    /// Only `recurring`: how many times the sequence is run. Default: 10.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rounds: Option<usize>,
-    /// Only `custom`: the visits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub visits: Option<Vec<Visit>>,
+settings! {
+    /// A scenario and its settings. A key that only some scenarios read is refused in the others.
+    #[derive(Debug, Clone, PartialEq)]
+    #[serde(default)]
+    pub struct Config {
+        /// Row of `SCENARIOS`
+        pub name: String,
+        /// Batch size; the last batch of a visit may be shorter
+        #[within(at_least(1.0))]
+        pub batch_size: usize,
+        /// Names of the domains to visit; the fifteen corruptions where the dataset has corruptions, otherwise all
+        pub domains: Option<Vec<String>>,
+        /// Images per visit, at most; all unless given
+        pub limit: Option<usize>,
+        /// Which images a limit keeps
+        pub selection: Selection,
+        /// Whether the images of a visit are shuffled
+        pub shuffle: bool,
+        /// Severity of the corruptions; 5 unless given
+        #[within(between(1.0, 5.0))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub severity: Option<u8>,
+        /// Embedded order of the corruptions, `paint_0` to `paint_9` or `cotta_order_0`; that of the dataset or of
+        /// `domains` unless given
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub order: Option<String>,
+        /// Severities that a corruption goes through; `up_and_down` unless given
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub path: Option<Path>,
+        /// What is shuffled; `samples` unless given
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub mixing: Option<Mixing>,
+        /// How images of one class come to be close together in time; `dirichlet` unless given, but `recurring` has none
+        /// unless this or `delta` is given
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub correlation: Option<Correlation>,
+        /// Concentration of the Dirichlet distribution; small means that a class comes all at once, or a domain in one
+        /// piece; 0.1 for classes and 1 for the domains of `interleaved` unless given
+        #[within(above(0.0))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub delta: Option<f64>,
+        /// How much more likely the frequent class is than any other; 100 unless given
+        #[within(at_least(1.0))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub ratio: Option<f64>,
+        /// How many times the sequence is run; 10 unless given
+        #[within(at_least(1.0))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub rounds: Option<usize>,
+        /// Visits, each a domain and for corruptions its severity
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub visits: Option<Vec<Visit>>,
+    }
 }
 
 impl Default for Config {
@@ -75,59 +83,65 @@ impl Default for Config {
     }
 }
 
-/// Which images a limit keeps.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Selection {
-    /// The first ones.
-    #[default]
-    First,
-    /// A seeded sample, in the order of the dataset; domains of one length keep the same images.
-    Random,
+choice! {
+    /// Which images a limit keeps.
+    #[derive(Default)]
+    pub enum Selection {
+        /// The first ones
+        #[default]
+        First = "first",
+        /// A seeded sample, in the order of the dataset; domains of one length keep the same images
+        Random = "random",
+    }
 }
 
-/// The severities a corruption goes through.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Path {
-    /// 1-2-3-4-5-4-3-2-1 for every corruption, as PAINT's code does.
-    #[default]
-    UpAndDown,
-    /// The same, but the first corruption starts at 5 and goes down, as CoTTA's code does.
-    Cotta,
+choice! {
+    /// The severities a corruption goes through.
+    #[derive(Default)]
+    pub enum Path {
+        /// 1-2-3-4-5-4-3-2-1 for every corruption, as in PAINT's code
+        #[default]
+        UpAndDown = "up_and_down",
+        /// The same, but the first corruption starts at 5 and goes down, as in CoTTA's code
+        Cotta = "cotta",
+    }
 }
 
-/// What a mixed stream shuffles.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mixing {
-    /// Samples: a batch holds several domains.
-    #[default]
-    Samples,
-    /// Batches: a batch holds one domain, and each is a visit of its own.
-    Batches,
+choice! {
+    /// What a mixed stream shuffles.
+    #[derive(Default)]
+    pub enum Mixing {
+        /// Samples: a batch holds several domains
+        #[default]
+        Samples = "samples",
+        /// Batches: a batch holds one domain, and each is a visit of its own
+        Batches = "batches",
+    }
 }
 
-/// How images of one class come to be close together in time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Correlation {
-    /// Each class is spread over time slots by a draw from a Dirichlet distribution.
-    #[default]
-    Dirichlet,
-    /// Sorted by class.
-    Sorted,
+choice! {
+    /// How images of one class come to be close together in time.
+    #[derive(Default)]
+    pub enum Correlation {
+        /// Each class is spread over time slots by a draw from a Dirichlet distribution
+        #[default]
+        Dirichlet = "dirichlet",
+        /// Sorted by class
+        Sorted = "sorted",
+    }
 }
 
-/// One visit of a custom list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Visit {
-    /// The domain's name.
-    pub domain: String,
-    /// Its severity, for corruptions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub severity: Option<u8>,
+settings! {
+    /// One visit of a custom list.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Visit {
+        /// Name of the domain
+        pub domain: String,
+        /// Severity, for corruptions
+        #[within(between(1.0, 5.0))]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub severity: Option<u8>,
+    }
 }
 
 impl Config {
@@ -159,17 +173,22 @@ impl Config {
     }
 
     /// The keys that only some scenarios read, and whether they are given.
-    fn special_keys(&self) -> [(&'static str, bool); 9] {
-        [
-            ("severity", self.severity.is_some()),
-            ("order", self.order.is_some()),
-            ("path", self.path.is_some()),
-            ("mixing", self.mixing.is_some()),
-            ("correlation", self.correlation.is_some()),
-            ("delta", self.delta.is_some()),
-            ("ratio", self.ratio.is_some()),
-            ("rounds", self.rounds.is_some()),
-            ("visits", self.visits.is_some()),
-        ]
+    fn special_keys(&self) -> [(&'static str, bool); SPECIAL.len()] {
+        let given = [
+            self.severity.is_some(),
+            self.order.is_some(),
+            self.path.is_some(),
+            self.mixing.is_some(),
+            self.correlation.is_some(),
+            self.delta.is_some(),
+            self.ratio.is_some(),
+            self.rounds.is_some(),
+            self.visits.is_some(),
+        ];
+        std::array::from_fn(|at| (SPECIAL[at], given[at]))
     }
 }
+
+/// The keys that only some scenarios read.
+pub(super) const SPECIAL: [&str; 9] =
+    ["severity", "order", "path", "mixing", "correlation", "delta", "ratio", "rounds", "visits"];

@@ -25,6 +25,7 @@ mod shift;
 
 pub use config::{Config, Correlation, Mixing, Path, Selection, Visit};
 
+use config::SPECIAL;
 use plan::Plan;
 
 use crate::Result;
@@ -82,6 +83,13 @@ pub struct ScenarioEntry {
     /// The keys of [`Config`] that only some scenarios read, and this one does; any other such key is refused.
     pub keys: &'static [&'static str],
     plan: fn(&Plan<'_>) -> Result<Stream>,
+}
+
+impl ScenarioEntry {
+    /// Whether the scenario reads a key of [`Config`].
+    pub fn reads(&self, key: &str) -> bool {
+        self.keys.contains(&key) || !SPECIAL.contains(&key)
+    }
 }
 
 /// Every scenario.

@@ -12,12 +12,12 @@
 //!   This is their `N = 0`, the form that every other method here starts from.
 //! - A network without batch norms is unchanged, and the method is then the same as `source`.
 
+use paint_settings::{Describe as _, settings};
 use paint_tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::deployed::{Adapt, Deployed};
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::Learner;
 use crate::method::Step;
 use crate::preset::Preset;
@@ -25,12 +25,14 @@ use crate::settings::Settings;
 
 const NAME: &str = "bn_adapt";
 
-/// The settings of BN adapt.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Accepted as by every baseline; it changes nothing.
-    pub preset: Preset,
+settings! {
+    /// The settings of BN adapt.
+    #[derive(Debug, Clone, PartialEq, Default)]
+    #[serde(default)]
+    pub struct Config {
+        /// Accepted as by every baseline; it changes nothing.
+        pub preset: Preset,
+    }
 }
 
 impl Settings for Config {
@@ -42,7 +44,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2006.16971",
     what: "the source model whose batch norms use the statistics of the batch",
     needs_source: SourceNeed::None,
+    runs_on: Networks::BatchNorms,
     presets: Presets::ByNetwork,
+    keys: Config::KIND.keys(),
     build: |args, settings| {
         Config::read(settings)?;
         Ok(Box::new(Deployed::new(BnAdapt { learner: Learner::frozen(args) })))

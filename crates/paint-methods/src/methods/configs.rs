@@ -75,7 +75,9 @@ mod tests {
     #[test]
     fn typed_settings_that_break_a_rule_are_refused_by_the_method() {
         let table = Sar { e0: 2.0, ..Sar::default() }.table().unwrap();
-        assert!(Sar::read(&table).unwrap_err().to_string().contains("e0 must lie in [0, 1]"));
+        assert!(
+            Sar::read(&table).unwrap_err().to_string().contains("e0: expected 0 to 1, got 2.0")
+        );
         let table = Eta { alpha: 1.0, ..Eta::default() }.table().unwrap();
         assert!(Eta::read(&table).unwrap_err().to_string().contains("that is eata"));
     }

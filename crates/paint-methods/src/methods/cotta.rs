@@ -31,18 +31,18 @@ use std::sync::Arc;
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
+use paint_settings::{Describe as _, at_least, between, choice, settings};
 use paint_tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
 use crate::draws::{RestoreDraws, ViewDraws, padded_views};
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, scaled};
-use crate::settings::{Settings, is_share, not_negative, read};
+use crate::settings::{Settings, read};
 use crate::teacher::Teacher;
 
 const NAME: &str = "cotta";
@@ -50,36 +50,42 @@ const NAME: &str = "cotta";
 /// How many images, over all views, go through a GPU at once.
 const IMAGES_TOGETHER: usize = 1600;
 
-/// The loss between student and teacher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TeacherLoss {
-    /// Cross-entropy with the teacher's probabilities.
-    CrossEntropy,
-    /// Its mean with the same in the other direction.
-    Symmetric,
+choice! {
+    /// The loss between student and teacher.
+    pub enum TeacherLoss {
+        /// Cross-entropy with the teacher's probabilities.
+        CrossEntropy = "cross_entropy",
+        /// Its mean with the same in the other direction.
+        Symmetric = "symmetric",
+    }
 }
 
-/// The settings of CoTTA.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The preset that gives the values of the other keys.
-    pub preset: Preset,
-    /// `N`, the number of augmented views that the teacher averages.
-    pub views: usize,
-    /// `p_th`, the mean confidence of the source below which views are averaged.
-    pub threshold: f64,
-    /// `m`, the momentum of the teacher.
-    pub momentum: f64,
-    /// `r`, the share of parameters that a step restores to the source.
-    pub restored: f64,
-    /// The loss between student and teacher.
-    pub loss: TeacherLoss,
-    /// The optimizer.
-    pub optimizer: Descent,
-    /// Its learning rate.
-    pub lr: f64,
+settings! {
+    /// The settings of CoTTA.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// The preset that gives the values of the other keys.
+        pub preset: Preset,
+        /// `N`, the number of augmented views that the teacher averages.
+        #[within(at_least(1.0))]
+        pub views: usize,
+        /// `p_th`, the mean confidence of the source below which views are averaged.
+        #[within(at_least(0.0))]
+        pub threshold: f64,
+        /// `m`, the momentum of the teacher.
+        #[within(between(0.0, 1.0))]
+        pub momentum: f64,
+        /// `r`, the share of parameters that a step restores to the source.
+        #[within(between(0.0, 1.0))]
+        pub restored: f64,
+        /// The loss between student and teacher.
+        pub loss: TeacherLoss,
+        /// The optimizer.
+        pub optimizer: Descent,
+        /// Its learning rate.
+        #[within(at_least(0.0))]
+        pub lr: f64,
+    }
 }
 
 /// Optimizer and learning rate, which RMT and SANTA share.
@@ -114,15 +120,7 @@ impl Settings for Config {
     const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, |c: &Self| {
-            vec![
-                (not_negative(c.lr), "lr must be 0 or more"),
-                (c.views > 0, "views must be above 0"),
-                (not_negative(c.threshold), "threshold must be 0 or more"),
-                (is_share(c.momentum), "momentum must lie in [0, 1]"),
-                (is_share(c.restored), "restored must lie in [0, 1]"),
-            ]
-        })
+        read(NAME, settings, Self::preset)
     }
 }
 
@@ -131,7 +129,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2203.13591",
     what: "a slow teacher, averaged over views if the source is unsure; parameters are restored at random",
     needs_source: SourceNeed::None,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Cotta::new(args, Config::read(settings)?)?))),
     resolve: |settings| Config::read(settings)?.table(),
 };

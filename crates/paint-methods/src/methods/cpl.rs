@@ -21,46 +21,50 @@
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
+use paint_settings::{Describe as _, above, at_least, choice, settings};
 use paint_tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::Step;
 use crate::preset::{CIFAR_BATCH, Preset, scaled};
-use crate::settings::{Settings, not_negative, read};
+use crate::settings::{Settings, read};
 
 const NAME: &str = "cpl";
 
-/// The loss that the source was trained with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SourceLoss {
-    /// Cross-entropy.
-    CrossEntropy,
-    /// `PolyLoss`.
-    Poly,
+choice! {
+    /// The loss that the source was trained with.
+    pub enum SourceLoss {
+        /// Cross-entropy.
+        CrossEntropy = "cross_entropy",
+        /// `PolyLoss`.
+        Poly = "poly",
+    }
 }
 
-/// The settings of CPL.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The preset that gives the values of the other keys.
-    pub preset: Preset,
-    /// The loss that the source was trained with.
-    pub source_loss: SourceLoss,
-    /// `ε`, the weight of `PolyLoss`; with `source_loss = "poly"` only.
-    pub eps: f64,
-    /// `T`, the temperature that logits are divided by.
-    pub temperature: f64,
-    /// The optimizer.
-    pub optimizer: Descent,
-    /// Its learning rate.
-    pub lr: f64,
+settings! {
+    /// The settings of CPL.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// The preset that gives the values of the other keys.
+        pub preset: Preset,
+        /// The loss that the source was trained with.
+        pub source_loss: SourceLoss,
+        /// `ε`, the weight of `PolyLoss`; with `source_loss = "poly"` only.
+        #[within(at_least(0.0))]
+        pub eps: f64,
+        /// `T`, the temperature that logits are divided by.
+        #[within(above(0.0))]
+        pub temperature: f64,
+        /// The optimizer.
+        pub optimizer: Descent,
+        /// Its learning rate.
+        #[within(at_least(0.0))]
+        pub lr: f64,
+    }
 }
 
 impl Config {
@@ -87,13 +91,7 @@ impl Settings for Config {
     const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, |c: &Self| {
-            vec![
-                (not_negative(c.lr), "lr must be 0 or more"),
-                (not_negative(c.eps), "eps must be 0 or more"),
-                (c.temperature.is_finite() && c.temperature > 0.0, "temperature must be above 0"),
-            ]
-        })
+        read(NAME, settings, Self::preset)
     }
 }
 
@@ -102,7 +100,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2207.09640",
     what: "minimises the conjugate of the source's training loss by training the normalisation layers",
     needs_source: SourceNeed::None,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Cpl::new(args, Config::read(settings)?)?))),
     resolve: |settings| Config::read(settings)?.table(),
 };

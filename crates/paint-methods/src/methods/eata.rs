@@ -26,20 +26,20 @@
 //! - On a transformer all layer norms train, as in SAR's comparison.
 
 use paint_nn::params::Trainable;
+use paint_settings::{Describe as _, at_least, between, settings};
 use paint_tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use super::tent::descent;
 use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
 use crate::entropy_filter::{Entropies, mean_of};
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::fisher::Fisher;
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::Preset;
-use crate::settings::{Settings, is_share, not_negative, read};
+use crate::settings::{Settings, read_with};
 
 /// The settings of ETA.
 pub type Eta = Config<false>;
@@ -49,26 +49,33 @@ pub type Eata = Config<true>;
 /// The share of `m` that a batch keeps.
 const SMOOTHING: f32 = 0.9;
 
-/// The settings of ETA and EATA; `FISHER` says whether the Fisher term takes part, as in EATA.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config<const FISHER: bool> {
-    /// The preset that gives the values of the other keys.
-    pub preset: Preset,
-    /// `E₀`, the entropy below which a sample is learnt from, as a share of `ln C`.
-    pub e0: f64,
-    /// `d`, the cosine to the mean prediction below which a sample is learnt from.
-    pub d: f64,
-    /// `α`, the weight of the Fisher term; 0 is ETA.
-    pub alpha: f64,
-    /// The Fisher information is estimated from at most this many source images.
-    pub fisher_images: usize,
-    /// The batch size of that estimate.
-    pub fisher_batch: usize,
-    /// The optimizer.
-    pub optimizer: Descent,
-    /// Its learning rate.
-    pub lr: f64,
+settings! {
+    /// The settings of ETA and EATA; `FISHER` says whether the Fisher term takes part, as in EATA.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config<const FISHER: bool> {
+        /// The preset that gives the values of the other keys.
+        pub preset: Preset,
+        /// `E₀`, the entropy below which a sample is learnt from, as a share of `ln C`.
+        #[within(between(0.0, 1.0))]
+        pub e0: f64,
+        /// `d`, the cosine to the mean prediction below which a sample is learnt from.
+        #[within(between(0.0, 1.0))]
+        pub d: f64,
+        /// `α`, the weight of the Fisher term; 0 is ETA.
+        #[within(at_least(0.0))]
+        pub alpha: f64,
+        /// The Fisher information is estimated from at most this many source images.
+        #[within(at_least(1.0))]
+        pub fisher_images: usize,
+        /// The batch size of that estimate.
+        #[within(at_least(1.0))]
+        pub fisher_batch: usize,
+        /// The optimizer.
+        pub optimizer: Descent,
+        /// Its learning rate.
+        #[within(at_least(0.0))]
+        pub lr: f64,
+    }
 }
 
 impl<const FISHER: bool> Config<FISHER> {
@@ -91,16 +98,8 @@ impl<const FISHER: bool> Settings for Config<FISHER> {
     const METHOD: &'static str = if FISHER { "eata" } else { "eta" };
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(Self::METHOD, settings, Self::preset, |c: &Self| {
-            vec![
-                (not_negative(c.lr), "lr must be 0 or more"),
-                (is_share(c.e0), "e0 must lie in [0, 1]"),
-                (is_share(c.d), "d must lie in [0, 1], as the size of a cosine does"),
-                (not_negative(c.alpha), "alpha must be 0 or more"),
-                (c.fisher_images > 0, "fisher_images must be above 0"),
-                (c.fisher_batch > 0, "fisher_batch must be above 0"),
-                (FISHER || c.alpha == 0.0, "alpha is not 0: that is eata"),
-            ]
+        read_with(Self::METHOD, settings, Self::preset, |c: &Self| {
+            vec![(FISHER || c.alpha == 0.0, "alpha is not 0: that is eata")]
         })
     }
 }
@@ -112,7 +111,9 @@ pub(super) const ENTRY_ETA: MethodEntry = MethodEntry {
     paper: PAPER,
     what: "TENT on samples that are confident and unlike earlier ones",
     needs_source: SourceNeed::None,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Eta::KIND.keys(),
     build: |args, settings| {
         Ok(Box::new(Deployed::new(Selective::new(args, Eta::read(settings)?)?)))
     },
@@ -124,7 +125,9 @@ pub(super) const ENTRY_EATA: MethodEntry = MethodEntry {
     paper: PAPER,
     what: "ETA, with each parameter pulled back to the source by its Fisher information",
     needs_source: SourceNeed::Unlabelled,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Eata::KIND.keys(),
     build: |args, settings| {
         Ok(Box::new(Deployed::new(Selective::new(args, Eata::read(settings)?)?)))
     },

@@ -63,10 +63,11 @@ mod transport;
 use std::sync::Arc;
 
 use paint_nn::backbone::{Backbone, Request};
+use paint_settings::Describe as _;
 use paint_tensor::Tensor;
 
 use crate::build_args::BuildArgs;
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::method::{Method, State, Step};
 use crate::settings::Settings;
 use crate::statistics::SourceStatistics;
@@ -86,7 +87,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "none",
     what: "tokens moved towards clean statistics, as far as evidence goes; no gradient",
     needs_source: SourceNeed::None,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Keel::new(args, Config::read(settings)?)?)),
     resolve: |settings| Config::read(settings)?.table(),
 };

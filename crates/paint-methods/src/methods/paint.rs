@@ -87,7 +87,9 @@ pub use choice::{
 pub use config::Config;
 pub use objective::Losses;
 
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use paint_settings::Describe as _;
+
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::settings::Settings;
 use config::NAME;
 
@@ -96,7 +98,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "PAINT, Dynamic Prompt Allocation and Tuning for Continual Test-Time Adaptation",
     what: "one prompt per domain, found by its key; prompts and first blocks tuned on mutual information and mixing",
     needs_source: SourceNeed::None,
+    runs_on: Networks::Transformers,
     presets: Presets::Named(Preset::NAMES),
+    keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Paint::new(args, Config::read(settings)?)?)),
     resolve: |settings| Config::read(settings)?.table(),
 };

@@ -34,8 +34,9 @@ use std::sync::Arc;
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
+use paint_settings::{Describe as _, at_least, between, choice, settings};
 use paint_tensor::Tensor;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::cotta::descent;
 use crate::Result;
@@ -43,53 +44,61 @@ use crate::build_args::BuildArgs;
 use crate::contrast::{Contrast, Projection};
 use crate::deployed::{Adapt, Deployed};
 use crate::draws::{OrderDraws, ViewDraws, padded_view};
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::Preset;
-use crate::settings::{Settings, is_share, not_negative, parse, read};
+use crate::settings::{Settings, parse, read_with};
 use crate::source_data::Labelled;
 use crate::teacher::Teacher;
 
 const NAME: &str = "rmt";
 
-/// Whether source images are available after deployment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Variant {
-    /// They are, and are replayed.
-    #[default]
-    Replay,
-    /// They are used for the prototypes only.
-    SourceFree,
+choice! {
+    /// Whether source images are available after deployment.
+    #[derive(Default)]
+    pub enum Variant {
+        /// They are, and are replayed.
+        #[default]
+        Replay = "replay",
+        /// They are used for the prototypes only.
+        SourceFree = "source_free",
+    }
 }
 
-/// The settings of RMT.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The preset that gives the values of the other keys.
-    pub preset: Preset,
-    /// Whether source images are replayed.
-    pub variant: Variant,
-    /// Prototypes and projector.
-    pub contrast: Projection,
-    /// How many source images the warm-up takes.
-    pub warmup_images: usize,
-    /// The batch size of warm-up and replay.
-    pub source_batch: usize,
-    /// `λ_st`, the weight of the loss between student and teacher.
-    pub weight_teacher: f64,
-    /// `λ_cl`, the weight of the contrastive loss.
-    pub weight_contrast: f64,
-    /// `λ_src`, the weight of the loss on source images.
-    pub weight_source: f64,
-    /// `m`, the momentum of the teacher.
-    pub momentum: f64,
-    /// The optimizer, for the projector too.
-    pub optimizer: Descent,
-    /// Its learning rate.
-    pub lr: f64,
+settings! {
+    /// The settings of RMT.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// The preset that gives the values of the other keys.
+        pub preset: Preset,
+        /// Whether source images are replayed.
+        pub variant: Variant,
+        /// Prototypes and projector.
+        pub contrast: Projection,
+        /// How many source images the warm-up takes.
+        pub warmup_images: usize,
+        /// The batch size of warm-up and replay.
+        #[within(at_least(1.0))]
+        pub source_batch: usize,
+        /// `λ_st`, the weight of the loss between student and teacher.
+        #[within(at_least(0.0))]
+        pub weight_teacher: f64,
+        /// `λ_cl`, the weight of the contrastive loss.
+        #[within(at_least(0.0))]
+        pub weight_contrast: f64,
+        /// `λ_src`, the weight of the loss on source images.
+        #[within(at_least(0.0))]
+        pub weight_source: f64,
+        /// `m`, the momentum of the teacher.
+        #[within(between(0.0, 1.0))]
+        pub momentum: f64,
+        /// The optimizer, for the projector too.
+        pub optimizer: Descent,
+        /// Its learning rate.
+        #[within(at_least(0.0))]
+        pub lr: f64,
+    }
 }
 
 impl Config {
@@ -132,28 +141,14 @@ impl Settings for Config {
             variant: Variant,
         }
         let Chosen { variant } = parse(NAME, settings)?;
-        read(
-            NAME,
-            settings,
-            |preset| Self::preset(preset, variant),
-            |c: &Self| {
-                let free = c.warmup_images == 0 && c.weight_source == 0.0;
-                let mut rules = c.contrast.rules();
-                rules.extend([
-                    (not_negative(c.lr), "lr must be 0 or more"),
-                    (c.source_batch > 0, "source_batch must be above 0"),
-                    (not_negative(c.weight_teacher), "weight_teacher must be 0 or more"),
-                    (not_negative(c.weight_contrast), "weight_contrast must be 0 or more"),
-                    (not_negative(c.weight_source), "weight_source must be 0 or more"),
-                    (is_share(c.momentum), "momentum must lie in [0, 1]"),
-                    (
-                        c.variant == Variant::Replay || free,
-                        "the source-free variant has neither warmup_images nor weight_source",
-                    ),
-                ]);
-                rules
-            },
-        )
+        let preset = |preset| Self::preset(preset, variant);
+        read_with(NAME, settings, preset, |c: &Self| {
+            let free = c.warmup_images == 0 && c.weight_source == 0.0;
+            vec![(
+                c.variant == Variant::Replay || free,
+                "the source-free variant has neither warmup_images nor weight_source",
+            )]
+        })
     }
 }
 
@@ -162,7 +157,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2211.13081",
     what: "a mean teacher with symmetric cross-entropy, class prototypes and source replay",
     needs_source: SourceNeed::Labelled,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Rmt::new(args, Config::read(settings)?)?))),
     resolve: |settings| Config::read(settings)?.table(),
 };

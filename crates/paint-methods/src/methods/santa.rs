@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
+use paint_settings::{Describe as _, at_least, settings};
 use paint_tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use super::cotta::descent;
 use crate::Result;
@@ -33,26 +33,28 @@ use crate::build_args::BuildArgs;
 use crate::contrast::{Contrast, Projection};
 use crate::deployed::{Adapt, Deployed};
 use crate::draws::{ViewDraws, padded_view};
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::Preset;
-use crate::settings::{Settings, not_negative, read};
+use crate::settings::{Settings, read};
 
 const NAME: &str = "santa";
 
-/// The settings of SANTA.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The preset that gives the values of the other keys.
-    pub preset: Preset,
-    /// Prototypes and projector.
-    pub contrast: Projection,
-    /// The optimizer, for the projector too.
-    pub optimizer: Descent,
-    /// Its learning rate.
-    pub lr: f64,
+settings! {
+    /// The settings of SANTA.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// The preset that gives the values of the other keys.
+        pub preset: Preset,
+        /// Prototypes and projector.
+        pub contrast: Projection,
+        /// The optimizer, for the projector too.
+        pub optimizer: Descent,
+        /// Its learning rate.
+        #[within(at_least(0.0))]
+        pub lr: f64,
+    }
 }
 
 impl Config {
@@ -73,11 +75,7 @@ impl Settings for Config {
     const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, |c: &Self| {
-            let mut rules = c.contrast.rules();
-            rules.push((not_negative(c.lr), "lr must be 0 or more"));
-            rules
-        })
+        read(NAME, settings, Self::preset)
     }
 }
 
@@ -86,7 +84,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "OpenReview:V7guVYzvE4",
     what: "stays near the source's predictions and aligns features with its class prototypes",
     needs_source: SourceNeed::Labelled,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Config::KIND.keys(),
     build: |args, settings| {
         Ok(Box::new(Deployed::new(Santa::new(args, &Config::read(settings)?)?)))
     },

@@ -28,54 +28,58 @@
 
 use paint_nn::backbone::Spec;
 use paint_nn::params::Trainable;
+use paint_settings::{Describe as _, at_least, between, choice, settings};
 use paint_tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
 use crate::entropy_filter::Entropies;
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, scaled};
-use crate::settings::{Settings, is_share, not_negative, read};
+use crate::settings::{Settings, read};
 
 const NAME: &str = "sar";
 
 /// The share of `e_m` that a batch keeps.
 const SMOOTHING: f32 = 0.9;
 
-/// What happens to `e_m`, the moving average of the loss, when the model is reset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Average {
-    /// It stays.
-    Keep,
-    /// It starts anew.
-    Forget,
+choice! {
+    /// What happens to `e_m`, the moving average of the loss, when the model is reset.
+    pub enum Average {
+        /// It stays.
+        Keep = "keep",
+        /// It starts anew.
+        Forget = "forget",
+    }
 }
 
-/// The settings of SAR.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The preset that gives the values of the other keys.
-    pub preset: Preset,
-    /// `E₀`, the entropy below which a sample is learnt from, as a share of `ln C`.
-    pub e0: f64,
-    /// `ρ`, the length of the climb before the gradient is taken.
-    pub rho: f64,
-    /// `e₀`: the model is reset if `e_m`, the moving average of the loss, falls below it.
-    pub reset_below: f64,
-    /// What happens to `e_m` then.
-    pub average_after_reset: Average,
-    /// How many of the last blocks of a transformer do not train; nor does its final norm.
-    pub frozen_blocks: usize,
-    /// The optimizer.
-    pub optimizer: Descent,
-    /// Its learning rate.
-    pub lr: f64,
+settings! {
+    /// The settings of SAR.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// The preset that gives the values of the other keys.
+        pub preset: Preset,
+        /// `E₀`, the entropy below which a sample is learnt from, as a share of `ln C`.
+        #[within(between(0.0, 1.0))]
+        pub e0: f64,
+        /// `ρ`, the length of the climb before the gradient is taken.
+        #[within(at_least(0.0))]
+        pub rho: f64,
+        /// `e₀`: the model is reset if `e_m`, the moving average of the loss, falls below it.
+        pub reset_below: f64,
+        /// What happens to `e_m` then.
+        pub average_after_reset: Average,
+        /// How many of the last blocks of a transformer do not train; nor does its final norm.
+        pub frozen_blocks: usize,
+        /// The optimizer.
+        pub optimizer: Descent,
+        /// Its learning rate.
+        #[within(at_least(0.0))]
+        pub lr: f64,
+    }
 }
 
 impl Config {
@@ -118,14 +122,7 @@ impl Settings for Config {
     const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, |c: &Self| {
-            vec![
-                (not_negative(c.lr), "lr must be 0 or more"),
-                (is_share(c.e0), "e0 must lie in [0, 1]"),
-                (not_negative(c.rho), "rho must be 0 or more"),
-                (c.reset_below.is_finite(), "reset_below must be a finite number"),
-            ]
-        })
+        read(NAME, settings, Self::preset)
     }
 }
 
@@ -134,7 +131,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2302.12400",
     what: "TENT on confident samples, away from sharp minima, with a reset when it collapses",
     needs_source: SourceNeed::None,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Sar::new(args, Config::read(settings)?)?))),
     resolve: |settings| Config::read(settings)?.table(),
 };

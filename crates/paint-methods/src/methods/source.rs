@@ -12,7 +12,7 @@ use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::build_args::BuildArgs;
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::method::{Method, State, Step};
 use crate::settings::Settings;
 use crate::{Result, images};
@@ -31,7 +31,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "none",
     what: "the source model, frozen",
     needs_source: SourceNeed::None,
+    runs_on: Networks::All,
     presets: Presets::None,
+    keys: &[],
     build: |args, settings| {
         Config::read(settings)?;
         Ok(Box::new(Source::new(args)))

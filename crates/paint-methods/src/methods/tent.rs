@@ -20,30 +20,32 @@
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
+use paint_settings::{Describe as _, at_least, settings};
 use paint_tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::Step;
 use crate::preset::{CIFAR_BATCH, IMAGENET_BATCH, Preset, scaled};
-use crate::settings::{Settings, not_negative, read};
+use crate::settings::{Settings, read};
 
 const NAME: &str = "tent";
 
-/// The settings of TENT.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The preset that gives the values of the other keys.
-    pub preset: Preset,
-    /// The optimizer.
-    pub optimizer: Descent,
-    /// Its learning rate.
-    pub lr: f64,
+settings! {
+    /// The settings of TENT.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// The preset that gives the values of the other keys.
+        pub preset: Preset,
+        /// The optimizer.
+        pub optimizer: Descent,
+        /// Its learning rate.
+        #[within(at_least(0.0))]
+        pub lr: f64,
+    }
 }
 
 /// Optimizer and learning rate, which ETA and EATA share.
@@ -75,9 +77,7 @@ impl Settings for Config {
     const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, |c: &Self| {
-            vec![(not_negative(c.lr), "lr must be 0 or more")]
-        })
+        read(NAME, settings, Self::preset)
     }
 }
 
@@ -86,7 +86,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2006.10726",
     what: "minimises the entropy of its predictions by training the normalisation layers",
     needs_source: SourceNeed::None,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Tent::new(args, &Config::read(settings)?)?))),
     resolve: |settings| Config::read(settings)?.table(),
 };

@@ -31,41 +31,47 @@ mod homeostasis;
 
 use paint_nn::loss;
 use paint_nn::params::{Params, Role, Trainable};
+use paint_settings::{Describe as _, at_least, between, settings};
 use paint_tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::attached::Attached;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
 use crate::entropy_filter::mean_of;
-use crate::entry::{MethodEntry, Presets, SourceNeed};
+use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
 use crate::preset::Preset;
-use crate::settings::{Settings, is_share, not_negative, read};
+use crate::settings::{Settings, read};
 use homeostasis::Homeostasis;
 
 const NAME: &str = "vdp";
 
-/// The settings of VDP.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Accepted as by every baseline; the values are the same for all presets.
-    pub preset: Preset,
-    /// `φ`, the confidence from which a sample gets a pseudo label.
-    pub threshold: f64,
-    /// `m`, the momentum of the prompts' moving averages.
-    pub momentum: f64,
-    /// `λ`, the weight of homeostasis.
-    pub homeostasis: f64,
-    /// The optimizer of both prompts.
-    pub optimizer: Descent,
-    /// The learning rate of `δ_s`, the prompt of the domain.
-    pub lr: f64,
-    /// The learning rate of `δ_a`, the prompt that is kept across domains, as a share of `lr`.
-    pub agnostic_share: f64,
+settings! {
+    /// The settings of VDP.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// Accepted as by every baseline; the values are the same for all presets.
+        pub preset: Preset,
+        /// `φ`, the confidence from which a sample gets a pseudo label.
+        #[within(at_least(0.0))]
+        pub threshold: f64,
+        /// `m`, the momentum of the prompts' moving averages.
+        #[within(between(0.0, 1.0))]
+        pub momentum: f64,
+        /// `λ`, the weight of homeostasis.
+        #[within(at_least(0.0))]
+        pub homeostasis: f64,
+        /// The optimizer of both prompts.
+        pub optimizer: Descent,
+        /// The learning rate of `δ_s`, the prompt of the domain.
+        #[within(at_least(0.0))]
+        pub lr: f64,
+        /// The learning rate of `δ_a`, the prompt that is kept across domains, as a share of `lr`.
+        #[within(between(0.0, 1.0))]
+        pub agnostic_share: f64,
+    }
 }
 
 impl Config {
@@ -93,15 +99,7 @@ impl Settings for Config {
     const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, |c: &Self| {
-            vec![
-                (not_negative(c.lr), "lr must be 0 or more"),
-                (not_negative(c.threshold), "threshold must be 0 or more"),
-                (is_share(c.momentum), "momentum must lie in [0, 1]"),
-                (not_negative(c.homeostasis), "homeostasis must be 0 or more"),
-                (is_share(c.agnostic_share), "agnostic_share must lie in [0, 1]"),
-            ]
-        })
+        read(NAME, settings, Self::preset)
     }
 }
 
@@ -110,7 +108,9 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     paper: "arXiv:2212.04145",
     what: "two prompts in pixel space before a frozen network, one per domain and one for all (our reading)",
     needs_source: SourceNeed::None,
+    runs_on: Networks::All,
     presets: Presets::ByNetwork,
+    keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Vdp::new(args, Config::read(settings)?)?))),
     resolve: |settings| Config::read(settings)?.table(),
 };

@@ -13,15 +13,15 @@ pub mod watch;
 pub mod wide_resnet;
 
 pub use paint_tensor::BnMode;
-pub use table::{BACKBONES, BackboneEntry, Family, find};
+pub use table::{BACKBONES, BackboneEntry, Family, Sizes, find};
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use paint_rng::Seed;
+use paint_settings::choice;
 use paint_tensor::{Device, Gradients, Moments, Tensor};
-use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, Preprocess};
 use crate::error::Result;
@@ -47,26 +47,28 @@ pub struct Spec {
     pub preprocess: Preprocess,
 }
 
-/// Which position embedding prompt tokens get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptPosition {
-    /// None, as in VPT.
-    #[default]
-    None,
-    /// That of the class token, as in PAINT's released code.
-    Cls,
+choice! {
+    /// Which position embedding prompt tokens get.
+    #[derive(Default)]
+    pub enum PromptPosition {
+        /// None, as in VPT
+        #[default]
+        None = "none",
+        /// That of the class token, as in PAINT's released code
+        Cls = "cls",
+    }
 }
 
-/// What the classifier reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pooling {
-    /// The class token.
-    #[default]
-    Cls,
-    /// The mean of the class token and the prompt tokens.
-    ClsAndPrompts,
+choice! {
+    /// What the classifier reads.
+    #[derive(Default)]
+    pub enum Pooling {
+        /// The class token
+        #[default]
+        Cls = "cls",
+        /// The mean of the class token and the prompt tokens
+        ClsAndPrompts = "cls_and_prompts",
+    }
 }
 
 /// Whether attention maps are wanted.

@@ -15,8 +15,10 @@ use std::collections::BTreeMap;
 use paint_tensor::{BnMode, Tensor};
 
 use super::input::{Input, preprocess};
-use super::{Attention, Backbone, BuildOptions, Features, Request, Spec, Statistics, Weights};
-use crate::checkpoint::Checkpoint;
+use super::{
+    Attention, Backbone, BuildOptions, Features, Request, Sizes, Spec, Statistics, Weights,
+};
+use crate::checkpoint::{Checkpoint, Format};
 use crate::error::{Error, Misfit, Result};
 use crate::layers::{BatchNorm, ChannelNorm, Conv, Linear, NormPass};
 use crate::params::{Params, Part, Role, Slot};
@@ -132,6 +134,19 @@ impl ResidualNet {
         };
         Ok(Self { spec, params, input, batch_norm: BnMode::default(), parts })
     }
+}
+
+/// The sizes of a network, from its plan.
+pub(super) fn sizes<P: Plan>(plan: &P) -> Result<Sizes> {
+    let mut assembly = Assembly::comparing(&Checkpoint::new(Format::SafeTensors));
+    let parts = plan.parts(&mut assembly)?;
+    Ok(Sizes {
+        image_size: P::USUAL_SIZE,
+        num_classes: parts.num_classes,
+        feature_dim: parts.feature_dim,
+        depth: parts.stages.iter().map(Vec::len).sum(),
+        parameters: assembly.elements(),
+    })
 }
 
 /// How weights differ from the network of these sizes.

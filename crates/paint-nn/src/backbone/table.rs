@@ -29,12 +29,33 @@ pub struct BackboneEntry {
     pub family: Family,
     build: fn(&str, Weights, &BuildOptions) -> Result<Box<dyn Backbone>>,
     misfit: fn(&Checkpoint) -> Result<Misfit>,
+    sizes: fn() -> Result<Sizes>,
+}
+
+/// The sizes of a network with its usual number of classes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sizes {
+    /// Height and width of the images it takes.
+    pub image_size: [usize; 2],
+    /// `C`.
+    pub num_classes: usize,
+    /// `D`.
+    pub feature_dim: usize,
+    /// Blocks.
+    pub depth: usize,
+    /// Numbers that training chooses.
+    pub parameters: usize,
 }
 
 impl BackboneEntry {
     /// A new model. The number of classes is the checkpoint's own; a random model has its usual one.
     pub fn build(&self, weights: Weights, options: &BuildOptions) -> Result<Box<dyn Backbone>> {
         (self.build)(self.name, weights, options)
+    }
+
+    /// Its sizes; nothing is built.
+    pub fn sizes(&self) -> Result<Sizes> {
+        (self.sizes)()
     }
 
     /// How weights with timm's names differ from this network's, by names and shapes; nothing is built. Their number of
@@ -55,6 +76,7 @@ macro_rules! vit {
                 Ok(Box::new(Vit::build(name, $config, weights, options)?) as Box<dyn Backbone>)
             },
             misfit: |weights| Ok(vit::misfit($config, weights)),
+            sizes: || Ok(vit::sizes(&$config)),
         }
     };
 }
@@ -70,6 +92,7 @@ macro_rules! cnn {
                 Ok(Box::new($config.build(name, weights, options)?) as Box<dyn Backbone>)
             },
             misfit: |weights| residual::misfit(&$config, weights),
+            sizes: || residual::sizes(&$config),
         }
     };
 }

@@ -15,8 +15,8 @@ use paint_tensor::Tensor;
 
 use super::input::{Input, preprocess};
 use super::{
-    Attention, Backbone, BuildOptions, Features, Pooling, Positions, PromptPosition, Request, Spec,
-    Weights,
+    Attention, Backbone, BuildOptions, Features, Pooling, Positions, PromptPosition, Request,
+    Sizes, Spec, Weights,
 };
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Misfit, Result};
@@ -130,6 +130,18 @@ impl Vit {
             PromptPosition::Cls => prompt.add(&position_of_cls)?,
         };
         Ok(Tensor::concat(&[&cls, &prompt.broadcast_to([b, p, d])?, embedding], 1)?.compact()?)
+    }
+}
+
+/// The sizes of a ViT, from its configuration.
+pub(super) fn sizes(config: &VitConfig) -> Sizes {
+    let elements = |one: &config::Declaration| one.shape.iter().product::<usize>();
+    Sizes {
+        image_size: config.image_size,
+        num_classes: config.num_classes,
+        feature_dim: config.embed_dim,
+        depth: config.depth,
+        parameters: config.parameters().iter().map(elements).sum(),
     }
 }
 

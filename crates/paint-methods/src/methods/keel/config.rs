@@ -1,41 +1,46 @@
 //! The settings of keel.
 
-use serde::{Deserialize, Serialize};
+use paint_settings::{at_least, between, settings};
 
 use super::NAME;
 use crate::Result;
 use crate::preset::Preset;
-use crate::settings::{Settings, is_share, not_negative, read};
+use crate::settings::{Settings, read_with};
 
 /// What `statistics` says in place of a file.
 pub(super) const AUTO: &str = "auto";
 pub(super) const NONE: &str = "none";
 
-/// The settings of keel. The presets differ in `first_block`, `blocks` and `strength` alone.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Where the values that are not given come from.
-    pub preset: Preset,
-    /// The source statistics: a file of `paint stats`; `auto` for those that come with the weights, if any do; `none` for
-    /// the form without.
-    pub statistics: String,
-    /// The first block after which patches are aligned.
-    pub first_block: usize,
-    /// After how many blocks they are.
-    pub blocks: usize,
-    /// `s`, the most that patches are moved, as a share of the way (Eq. 4).
-    pub strength: f64,
-    /// `n_v`: as many images the source's covariance counts for (Eq. 5).
-    pub shrinkage: f64,
-    /// The most images that a domain's statistics remember.
-    pub memory: u64,
-    /// The most domains; beyond, the nearest two become one.
-    pub capacity: usize,
-    /// Whether predictions of a class-correlated stream are corrected for its classes (Eq. 10).
-    pub prior: bool,
-    /// `n_0`: as many images the statistics of training count for, in batch norms (Eq. 11).
-    pub source_images: u64,
+settings! {
+    /// The settings of keel. The presets differ in `first_block`, `blocks` and `strength` alone.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// Where the values that are not given come from.
+        pub preset: Preset,
+        /// The source statistics: a file of `paint stats`; `auto` for those that come with the weights, if any do;
+        /// `none` for the form without.
+        pub statistics: String,
+        /// The first block after which patches are aligned.
+        pub first_block: usize,
+        /// After how many blocks they are.
+        pub blocks: usize,
+        /// `s`, the most that patches are moved, as a share of the way (Eq. 4).
+        #[within(between(0.0, 1.0))]
+        pub strength: f64,
+        /// `n_v`: as many images the source's covariance counts for (Eq. 5).
+        #[within(at_least(0.0))]
+        pub shrinkage: f64,
+        /// The most images that a domain's statistics remember.
+        #[within(at_least(1.0))]
+        pub memory: u64,
+        /// The most domains; beyond, the nearest two become one.
+        #[within(at_least(2.0))]
+        pub capacity: usize,
+        /// Whether predictions of a class-correlated stream are corrected for its classes (Eq. 10).
+        pub prior: bool,
+        /// `n_0`: as many images the statistics of training count for, in batch norms (Eq. 11).
+        pub source_images: u64,
+    }
 }
 
 impl Config {
@@ -58,13 +63,7 @@ impl Config {
     }
 
     fn rules(&self) -> Vec<(bool, &'static str)> {
-        vec![
-            (is_share(self.strength), "strength must lie in [0, 1]"),
-            (not_negative(self.shrinkage), "shrinkage must be 0 or more"),
-            (self.memory > 0, "memory must be 1 or more"),
-            (self.capacity > 1, "capacity must be 2 or more"),
-            (!self.statistics.is_empty(), "statistics must be a file, \"auto\" or \"none\""),
-        ]
+        vec![(!self.statistics.is_empty(), "statistics must be a file, \"auto\" or \"none\"")]
     }
 }
 
@@ -78,6 +77,6 @@ impl Settings for Config {
     const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, Self::rules)
+        read_with(NAME, settings, Self::preset, Self::rules)
     }
 }

@@ -1,27 +1,30 @@
 //! The alternatives that settings choose between, each with what the paper or the released code does.
 
 use paint_nn::optim::{Rule, Sgd};
-use serde::{Deserialize, Serialize};
+use paint_settings::choice;
 
 /// Adam's `ε`, PyTorch's default.
 const ADAM_EPS: f32 = 1e-8;
 
-/// A named set of defaults; every other key of the settings replaces one of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Preset {
-    /// The equations and constants as printed. The paper names no optimizer, so this is gradient descent with one rate.
-    Paper,
-    /// `paper` with Adam made anew for each batch, at 0.01 for prompts and 1e-4 for blocks. The default, because the
-    /// size of its steps does not depend on the model, while the printed rate suits one model only (RESULTS.md).
-    #[default]
-    PaperAdam,
-    /// The released code with its constants for ImageNet-C.
-    Reference,
-    /// The released code with its constants for CIFAR10-C.
-    ReferenceCifar10C,
-    /// The released code with its constants for ImageNet-R.
-    ReferenceImagenetR,
+choice! {
+    /// A named set of defaults; every other key of the settings replaces one of them.
+    #[derive(Default)]
+    pub enum Preset {
+        /// The equations and constants as printed. The paper names no optimizer, so this is gradient descent with one
+        /// rate.
+        Paper = "paper",
+        /// `paper` with Adam made anew for each batch, at 0.01 for prompts and 1e-4 for blocks. The default, because
+        /// the size of its steps does not depend on the model, while the printed rate suits one model only
+        /// (RESULTS.md).
+        #[default]
+        PaperAdam = "paper_adam",
+        /// The released code with its constants for ImageNet-C.
+        Reference = "reference",
+        /// The released code with its constants for CIFAR10-C.
+        ReferenceCifar10C = "reference_cifar10_c",
+        /// The released code with its constants for ImageNet-R.
+        ReferenceImagenetR = "reference_imagenet_r",
+    }
 }
 
 impl Preset {
@@ -30,14 +33,14 @@ impl Preset {
         &["paper", "paper_adam", "reference", "reference_cifar10_c", "reference_imagenet_r"];
 }
 
-/// The optimizer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OptimizerKind {
-    /// `−lr · g`.
-    Sgd,
-    /// Adam with fresh moments for each batch, `−lr · g / (|g| + 1e-8)`.
-    AdamPerBatch,
+choice! {
+    /// The optimizer.
+    pub enum OptimizerKind {
+        /// `−lr · g`.
+        Sgd = "sgd",
+        /// Adam with fresh moments for each batch, `−lr · g / (|g| + 1e-8)`.
+        AdamPerBatch = "adam_per_batch",
+    }
 }
 
 impl OptimizerKind {
@@ -49,64 +52,64 @@ impl OptimizerKind {
     }
 }
 
-/// How `L_mi` and `L_ic` are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LossForm {
-    /// Shannon entropy and cross-entropy (Eq. 6 and 9).
-    Shannon,
-    /// As in the released code, which applies softmax to the probabilities once more.
-    DoubleSoftmax,
+choice! {
+    /// How `L_mi` and `L_ic` are computed.
+    pub enum LossForm {
+        /// Shannon entropy and cross-entropy (Eq. 6 and 9).
+        Shannon = "shannon",
+        /// As in the released code, which applies softmax to the probabilities once more.
+        DoubleSoftmax = "double_softmax",
+    }
 }
 
-/// When a batch asks the memory for its prompt, and when the key moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Retrieval {
-    /// Once for all its forward passes. The key moves once, or not at all if it is new.
-    OncePerBatch,
-    /// At every forward pass, and the key moves each time. Only the first and the last pass allocate.
-    EveryForward,
+choice! {
+    /// When a batch asks the memory for its prompt, and when the key moves.
+    pub enum Retrieval {
+        /// Once for all its forward passes. The key moves once, or not at all if it is new.
+        OncePerBatch = "once_per_batch",
+        /// At every forward pass, and the key moves each time. Only the first and the last pass allocate.
+        EveryForward = "every_forward",
+    }
 }
 
-/// Whether a value equal to a threshold counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    /// It does not.
-    Strict,
-    /// It does.
-    Inclusive,
+choice! {
+    /// Whether a value equal to a threshold counts.
+    pub enum Bound {
+        /// It does not.
+        Strict = "strict",
+        /// It does.
+        Inclusive = "inclusive",
+    }
 }
 
-/// What a mean over samples is divided by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Denominator {
-    /// All samples of the batch.
-    Batch,
-    /// The samples of the forward pass in question.
-    Present,
+choice! {
+    /// What a mean over samples is divided by.
+    pub enum Denominator {
+        /// All samples of the batch.
+        Batch = "batch",
+        /// The samples of the forward pass in question.
+        Present = "present",
+    }
 }
 
-/// What is mixed in pairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MixInput {
-    /// The images as they are.
-    Images,
-    /// Augmented views of them.
-    Views,
+choice! {
+    /// What is mixed in pairs.
+    pub enum MixInput {
+        /// The images as they are.
+        Images = "images",
+        /// Augmented views of them.
+        Views = "views",
+    }
 }
 
-/// Which parameters of the first layer norm of block 0 stay frozen while the block trains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FrozenNorm {
-    /// None of them.
-    None,
-    /// Its scale.
-    Weight,
-    /// Its scale and its offset.
-    All,
+choice! {
+    /// Which parameters of the first layer norm of block 0 stay frozen while the block trains.
+    pub enum FrozenNorm {
+        /// None of them.
+        None = "none",
+        /// Its scale.
+        Weight = "weight",
+        /// Its scale and its offset.
+        All = "all",
+    }
 }

@@ -3,86 +3,100 @@
 use paint_nn::backbone::{Pooling, PromptPosition};
 use paint_nn::params::{Part, Role, Slot, Trainable};
 use paint_nn::prompt::{self, PromptConfig};
-use serde::{Deserialize, Serialize};
+use paint_settings::{above, at_least, between, settings};
 
 use super::choice::{
     Bound, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
 };
 use crate::Result;
-use crate::settings::{Settings, is_share, not_negative, read};
+use crate::settings::{Settings, read_with};
 
 /// The method's name.
 pub(super) const NAME: &str = "paint";
 
 /// The longest prompt, several times the tokens of an image: the cost of attention grows with the square.
-const LONGEST: usize = 1024;
+const LONGEST: f64 = 1024.0;
 
-/// The settings of PAINT. Rates, weights and thresholds are `f64`, so that they print as they were written. `D` and a number
-/// name a row of the table under [*Fidelity*](super#fidelity).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The preset that gives the values of the other keys.
-    pub preset: Preset,
-    /// `L_p`, the number of prompt tokens; 0 adapts without prompts and memory (D16).
-    pub prompt_length: usize,
-    /// The standard deviation of a new prompt's normal values (D18).
-    pub prompt_std: f64,
-    /// The position embedding of prompt tokens (D15).
-    pub prompt_position: PromptPosition,
-    /// What the classifier reads (D14).
-    pub pooling: Pooling,
-    /// `η`, the reliability below which a prompt is allocated (Eq. 5). Depends on the model (D11).
-    pub eta: f64,
-    /// Whether `r_s = η` allocates (D11).
-    pub eta_bound: Bound,
-    /// What the sum in `r_s` (Eq. 4) is divided by; matters only with `retrieval = "every_forward"` (D13).
-    pub reliability: Denominator,
-    /// When a batch asks the memory (D12).
-    pub retrieval: Retrieval,
-    /// One more retrieval before mixing, which moves the key; only with `retrieval = "every_forward"` (D22).
-    pub redundant_forward: bool,
-    /// `γ`, smoothing of the keys (Eq. 11).
-    pub gamma: f64,
-    /// The largest number of prompts; beyond it the two with the nearest keys are merged (ours). No bound if not
-    /// given (D19).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<usize>,
-    /// Takes the prompt of the true domain, which the runner must provide (the paper's oracle).
-    pub oracle: bool,
-    /// How `L_mi` and `L_ic` are computed (D4).
-    pub loss: LossForm,
-    /// Weight of the mean entropy, the first term of Eq. 6 (D5).
-    pub entropy_weight: f64,
-    /// Weight of the entropy of the mean, the second term of Eq. 6 (D5). With 0 the loss is the entropy alone, as in
-    /// the first row of the ablation table.
-    pub diversity_weight: f64,
-    /// `β`, weight of the interpolation consistency in Eq. 10; 0 mixes nothing (D5).
-    pub beta: f64,
-    /// What `L_ic` (Eq. 9) is divided by (D10).
-    pub consistency_denominator: Denominator,
-    /// `α` of `λ ~ Beta(α, α)` in Eq. 8 (D6).
-    pub alpha: f64,
-    /// `φ`, the confidence above which a sample gets a pseudo label (Eq. 7, D7).
-    pub phi: f64,
-    /// Whether a confidence of exactly `φ` is enough (D7).
-    pub phi_bound: Bound,
-    /// The largest probability that the second-best class may have; 1 sets no condition (D7).
-    pub phi_second: f64,
-    /// What is mixed (D8).
-    pub mix: MixInput,
-    /// The optimizer (D1).
-    pub optimizer: OptimizerKind,
-    /// Learning rate of the prompts, and of the class token if it trains (D2).
-    pub lr_prompts: f64,
-    /// Learning rate of the blocks (D2).
-    pub lr_blocks: f64,
-    /// How many blocks train, from the first on; 0 for none (D3).
-    pub blocks: usize,
-    /// Which parameters of block 0's first norm stay frozen (D3).
-    pub frozen_norm: FrozenNorm,
-    /// Whether the class token trains (D3).
-    pub train_cls_token: bool,
+settings! {
+    /// The settings of PAINT. Rates, weights and thresholds are `f64`, so that they print as they were written. `D`
+    /// and a number name a row of the table under [*Fidelity*](super#fidelity).
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        /// The preset that gives the values of the other keys.
+        pub preset: Preset,
+        /// `L_p`, the number of prompt tokens; 0 adapts without prompts and memory (D16).
+        #[within(between(0.0, LONGEST))]
+        pub prompt_length: usize,
+        /// The standard deviation of a new prompt's normal values (D18).
+        #[within(at_least(0.0))]
+        pub prompt_std: f64,
+        /// The position embedding of prompt tokens (D15).
+        pub prompt_position: PromptPosition,
+        /// What the classifier reads (D14).
+        pub pooling: Pooling,
+        /// `η`, the reliability below which a prompt is allocated (Eq. 5). Depends on the model (D11).
+        #[within(between(-1.0, 1.0))]
+        pub eta: f64,
+        /// Whether `r_s = η` allocates (D11).
+        pub eta_bound: Bound,
+        /// What the sum in `r_s` (Eq. 4) is divided by; matters only with `retrieval = "every_forward"` (D13).
+        pub reliability: Denominator,
+        /// When a batch asks the memory (D12).
+        pub retrieval: Retrieval,
+        /// One more retrieval before mixing, which moves the key; only with `retrieval = "every_forward"` (D22).
+        pub redundant_forward: bool,
+        /// `γ`, smoothing of the keys (Eq. 11).
+        #[within(between(0.0, 1.0))]
+        pub gamma: f64,
+        /// The largest number of prompts; beyond it the two with the nearest keys are merged (ours). No bound if not
+        /// given (D19).
+        #[within(at_least(2.0))]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub capacity: Option<usize>,
+        /// Takes the prompt of the true domain, which the runner must provide (the paper's oracle).
+        pub oracle: bool,
+        /// How `L_mi` and `L_ic` are computed (D4).
+        pub loss: LossForm,
+        /// Weight of the mean entropy, the first term of Eq. 6 (D5).
+        #[within(at_least(0.0))]
+        pub entropy_weight: f64,
+        /// Weight of the entropy of the mean, the second term of Eq. 6 (D5). With 0 the loss is the entropy alone, as
+        /// in the first row of the ablation table.
+        #[within(at_least(0.0))]
+        pub diversity_weight: f64,
+        /// `β`, weight of the interpolation consistency in Eq. 10; 0 mixes nothing (D5).
+        #[within(at_least(0.0))]
+        pub beta: f64,
+        /// What `L_ic` (Eq. 9) is divided by (D10).
+        pub consistency_denominator: Denominator,
+        /// `α` of `λ ~ Beta(α, α)` in Eq. 8 (D6).
+        #[within(above(0.0))]
+        pub alpha: f64,
+        /// `φ`, the confidence above which a sample gets a pseudo label (Eq. 7, D7).
+        #[within(between(0.0, 1.0))]
+        pub phi: f64,
+        /// Whether a confidence of exactly `φ` is enough (D7).
+        pub phi_bound: Bound,
+        /// The largest probability that the second-best class may have; 1 sets no condition (D7).
+        #[within(between(0.0, 1.0))]
+        pub phi_second: f64,
+        /// What is mixed (D8).
+        pub mix: MixInput,
+        /// The optimizer (D1).
+        pub optimizer: OptimizerKind,
+        /// Learning rate of the prompts, and of the class token if it trains (D2).
+        #[within(at_least(0.0))]
+        pub lr_prompts: f64,
+        /// Learning rate of the blocks (D2).
+        #[within(at_least(0.0))]
+        pub lr_blocks: f64,
+        /// How many blocks train, from the first on; 0 for none (D3).
+        pub blocks: usize,
+        /// Which parameters of block 0's first norm stay frozen (D3).
+        pub frozen_norm: FrozenNorm,
+        /// Whether the class token trains (D3).
+        pub train_cls_token: bool,
+    }
 }
 
 impl Config {
@@ -173,27 +187,14 @@ impl Config {
     /// The conditions that valid settings meet, each with the message for settings that do not.
     fn rules(&self) -> Vec<(bool, &'static str)> {
         vec![
-            (self.alpha.is_finite() && self.alpha > 0.0, "alpha must be above 0"),
-            (is_share(self.gamma), "gamma must lie in [0, 1]"),
-            (is_share(self.phi), "phi must lie in [0, 1]"),
-            (is_share(self.phi_second), "phi_second must lie in [0, 1]"),
-            ((-1.0..=1.0).contains(&self.eta), "eta must lie in [-1, 1], as a cosine does"),
-            (not_negative(self.prompt_std), "prompt_std must be 0 or more"),
-            (not_negative(self.entropy_weight), "entropy_weight must be 0 or more"),
-            (not_negative(self.diversity_weight), "diversity_weight must be 0 or more"),
-            (not_negative(self.beta), "beta must be 0 or more"),
-            (not_negative(self.lr_prompts), "lr_prompts must be 0 or more"),
-            (not_negative(self.lr_blocks), "lr_blocks must be 0 or more"),
             (
                 self.prompt_length > 0 || self.blocks > 0 || self.train_cls_token,
                 "nothing would train: prompt_length and blocks are both 0",
             ),
-            (self.prompt_length <= LONGEST, "prompt_length must be 1024 or less"),
             (
                 !self.oracle || self.prompt_length > 0,
                 "the oracle chooses prompts, and prompt_length is 0",
             ),
-            (self.capacity.is_none_or(|capacity| capacity > 1), "capacity must be 2 or more"),
         ]
     }
 
@@ -249,6 +250,6 @@ impl Settings for Config {
     const METHOD: &'static str = NAME;
 
     fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset, Self::rules)
+        read_with(NAME, settings, Self::preset, Self::rules)
     }
 }

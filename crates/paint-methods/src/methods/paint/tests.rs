@@ -421,9 +421,9 @@ fn settings_that_make_no_method_are_refused_with_the_reason() {
     for (settings, reason) in [
         (toml! { alpha = 0 }, "alpha"),
         (toml! { gamma = 1.5 }, "gamma"),
-        (toml! { eta = -3 }, "eta must lie in [-1, 1]"),
-        (toml! { eta = 1.5 }, "eta must lie in [-1, 1]"),
-        (toml! { eta = nan }, "eta must lie in [-1, 1]"),
+        (toml! { eta = -3 }, "eta: expected -1 to 1"),
+        (toml! { eta = 1.5 }, "eta: expected -1 to 1"),
+        (toml! { eta = nan }, "eta: expected -1 to 1"),
         (toml! { lr_blocks = -0.1 }, "lr_blocks"),
         (toml! { prompt_length = 0 blocks = 0 }, "nothing would train"),
         (toml! { prompt_length = 0 oracle = true }, "oracle"),

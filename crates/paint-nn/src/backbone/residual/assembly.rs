@@ -23,6 +23,8 @@ pub(in crate::backbone) struct Assembly {
     source: Source,
     params: Params,
     misfit: Misfit,
+    /// Numbers of all parameters.
+    elements: usize,
     /// Of a drawn network, in place of its usual number.
     num_classes: Option<usize>,
 }
@@ -49,7 +51,7 @@ impl Assembly {
         };
         let (params, misfit) = (Params::default(), Misfit::default());
         let (device, num_classes) = (options.device.clone(), options.num_classes);
-        Self { device, source, params, misfit, num_classes }
+        Self { device, source, params, misfit, elements: 0, num_classes }
     }
 
     /// One that gives nothing but the differences between the network and these weights.
@@ -60,6 +62,7 @@ impl Assembly {
             source: Source::Compare(shapes.collect()),
             params: Params::default(),
             misfit: Misfit::default(),
+            elements: 0,
             num_classes: None,
         }
     }
@@ -83,9 +86,8 @@ impl Assembly {
     ) -> Result<Conv> {
         // He's initialisation, by outputs.
         let std = (2.0 / (outputs * side * side) as f64).sqrt();
-        let weight =
-            self.tensor(&format!("{name}.weight"), &[outputs, inputs, side, side], |z| std * z)?;
-        let weight = self.params.insert(format!("{name}.weight"), role(Slot::Weight), weight)?;
+        let (name, shape) = (format!("{name}.weight"), [outputs, inputs, side, side]);
+        let weight = self.param(name, role(Slot::Weight), &shape, |z| std * z)?;
         Ok(Conv { weight, how: Conv2d { stride, padding: side / 2, groups: 1 } })
     }
 
@@ -124,9 +126,9 @@ impl Assembly {
         let usual_classes = self.num_classes.unwrap_or(usual_classes);
         let classes = self.rows(&format!("{name}.weight")).unwrap_or(usual_classes);
         let std = (1.0 / inputs as f64).sqrt();
-        let weight = self.tensor(&format!("{name}.weight"), &[classes, inputs], |z| std * z)?;
+        let shape = [classes, inputs];
         let weight =
-            self.params.insert(format!("{name}.weight"), Role::Head(Slot::Weight), weight)?;
+            self.param(format!("{name}.weight"), Role::Head(Slot::Weight), &shape, |z| std * z)?;
         let bias = self.vector(name, Role::Head(Slot::Bias), classes, 0.0)?;
         Ok((Linear::at(weight, bias), classes))
     }
@@ -134,8 +136,25 @@ impl Assembly {
     fn vector(&mut self, layer: &str, role: Role, len: usize, drawn: f64) -> Result<ParamId> {
         let slot = if role.slot() == Some(Slot::Weight) { "weight" } else { "bias" };
         let name = format!("{layer}.{slot}");
-        let tensor = self.tensor(&name, &[len], |_| drawn)?;
+        self.param(name, role, &[len], |_| drawn)
+    }
+
+    /// A parameter: the entry of that name, or a drawn one.
+    fn param(
+        &mut self,
+        name: String,
+        role: Role,
+        shape: &[usize],
+        value: impl Fn(f64) -> f64,
+    ) -> Result<ParamId> {
+        let tensor = self.tensor(&name, shape, value)?;
+        self.elements += shape.iter().product::<usize>();
         self.params.insert(name, role, tensor)
+    }
+
+    /// How many numbers the parameters have so far.
+    pub(super) fn elements(&self) -> usize {
+        self.elements
     }
 
     /// The entry of that name, or a drawn one: `value` turns a normal number into an element.
