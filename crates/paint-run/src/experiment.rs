@@ -121,6 +121,17 @@ impl Experiment {
         self.deployment.model()
     }
 
+    /// The method at the beginning of the stream, for those who feed it themselves, as when several run side by side.
+    pub fn runner(&self) -> Result<Runner<'_>> {
+        let runner = Runner::new(&self.config.method.name, self.method()?, self.task())?;
+        let watch = Arc::clone(self.deployment.watch());
+        Ok(runner.with_prediction(self.config.prediction).with_watch(watch))
+    }
+
+    fn task(&self) -> Task<'_> {
+        Task { dataset: &*self.dataset, stream: &self.stream, setup: &self.setup }
+    }
+
     /// How many source images the method looks at before it is deployed.
     pub fn source_images(&self) -> Option<usize> {
         self.deployment.source_images()
@@ -158,15 +169,13 @@ impl Experiment {
         paint_files::create_folder(out).map_err(io)?;
         let _claim = paint_files::claim(out)?;
         // Whatever can refuse the run comes before the method, whose warm-up may take an hour.
-        let task = Task { dataset: &*self.dataset, stream: &self.stream, setup: &self.setup };
+        let task = self.task();
         task.check()?;
         let images = glimpse(&*self.dataset, &self.stream)?;
         let subject = Subject { config: &self.config, images: &images };
         let stopped = self.stopped(earlier, task, subject)?;
         self.device().reset_peak();
-        let mut runner = Runner::new(&self.config.method.name, self.method()?, task)?
-            .with_prediction(self.config.prediction)
-            .with_watch(Arc::clone(self.deployment.watch()));
+        let mut runner = self.runner()?;
         if let Some(stopped) = stopped {
             stopped.restore(&mut runner)?;
         }

@@ -5,6 +5,7 @@
 //! the confidence (the largest probability): `ECE = Σ_b n_b/n |acc_b − conf_b|`, bin `b` being `(b/15, (b+1)/15]`.
 
 mod matching;
+mod rate;
 mod score;
 mod tally;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::probe::Glance;
 use crate::watch::Passes;
 pub use matching::Matching;
+pub use rate::Rate;
 pub use score::Score;
 pub use tally::{ECE_BINS, Tally};
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use paint_files::printable;
 
 use crate::escape;
+use crate::metric::Rate;
 use crate::summary::{DomainResult, Summary};
 
 /// The label of a row: the severity is told where a run has several.
@@ -21,7 +22,7 @@ fn percent(value: Option<f64>) -> String {
 }
 
 /// Head, then one row for each visit, then the mean.
-pub fn cells(runs: &[&Summary]) -> Vec<Vec<String>> {
+pub fn cells(runs: &[&Summary], rate: Rate) -> Vec<Vec<String>> {
     let Some(first) = runs.first() else { return Vec::new() };
     let mut rows = vec![
         [String::from("domain")]
@@ -30,11 +31,11 @@ pub fn cells(runs: &[&Summary]) -> Vec<Vec<String>> {
             .collect(),
     ];
     for (i, domain) in first.domains.iter().enumerate() {
-        let accuracy =
-            |run: &&Summary| percent(run.domains.get(i).and_then(|domain| domain.figures.accuracy));
-        rows.push([row_name(first, domain)].into_iter().chain(runs.iter().map(accuracy)).collect());
+        let accuracy = |run: &&Summary| run.domains.get(i)?.figures.accuracy;
+        let figures = runs.iter().map(|run| percent(accuracy(run).map(|value| rate.of(value))));
+        rows.push([row_name(first, domain)].into_iter().chain(figures).collect());
     }
-    let mean = runs.iter().map(|run| percent(run.mean_accuracy));
+    let mean = runs.iter().map(|run| percent(run.mean_accuracy.map(|value| rate.of(value))));
     rows.push([String::from("mean")].into_iter().chain(mean).collect());
     rows
 }
@@ -44,9 +45,9 @@ fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     (0..columns).map(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0)).collect()
 }
 
-/// Accuracies in percent, for a terminal.
-pub fn terminal(runs: &[&Summary]) -> String {
-    aligned(&cells(runs))
+/// Accuracies or errors in percent, for a terminal.
+pub fn terminal(runs: &[&Summary], rate: Rate) -> String {
+    aligned(&cells(runs, rate))
 }
 
 /// A table with a rule below its head and above its last row.
@@ -78,7 +79,7 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
 /// Accuracies in percent, as a Markdown table.
 pub fn markdown(runs: &[&Summary]) -> String {
     let mut text = String::new();
-    for (i, row) in cells(runs).iter().enumerate() {
+    for (i, row) in cells(runs, Rate::Accuracy).iter().enumerate() {
         let cells: Vec<String> = row.iter().map(|cell| escape::markdown(cell)).collect();
         let _ = writeln!(text, "| {} |", cells.join(" | "));
         if i == 0 {
@@ -182,13 +183,15 @@ snow      60.0  100.0
 ---------------------
 mean      55.0   85.1
 ";
-        assert_eq!(terminal(&[&source, &paint]), expected);
+        assert_eq!(terminal(&[&source, &paint], Rate::Accuracy), expected);
     }
 
     #[test]
     fn hostile_names_add_no_line_no_field_and_no_escape_sequence() {
         let run = summary("source", &[("fog\u{1b}[2J\n| <b>,\"", 5, 50.0)]);
-        for (text, lines) in [(terminal(&[&run]), 5), (markdown(&[&run]), 4), (csv(&[&run]), 2)] {
+        for (text, lines) in
+            [(terminal(&[&run], Rate::Accuracy), 5), (markdown(&[&run]), 4), (csv(&[&run]), 2)]
+        {
             assert_eq!(text.lines().count(), lines, "{text}");
             assert!(!text.contains('\u{1b}'), "{text:?}");
         }

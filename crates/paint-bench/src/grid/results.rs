@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use paint_run::config::is_default_precision;
+use paint_run::metric::Rate;
 use paint_run::probe::CLEAN;
 use paint_run::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,9 @@ pub struct Results {
     /// Whether the rows are of several protocols or precisions, so that none of them is the best.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mixed: bool,
+    /// How the figures of rows and tests are written; a file always holds accuracies.
+    #[serde(skip)]
+    pub rate: Rate,
 }
 
 impl Results {
@@ -80,6 +84,7 @@ impl Results {
             protocol: grid.protocol.clone(),
             images: outcome.results.iter().flat_map(visit_sizes).max(),
             mixed: false,
+            rate: Rate::Accuracy,
             columns,
             rows,
             significance,
@@ -124,19 +129,30 @@ impl Results {
         self.precision.as_deref().unwrap_or("f32")
     }
 
-    /// The mean accuracy of the best row; none where rows cannot be compared.
+    /// The same results with every accuracy as `rate` writes it, for tables, pages and charts.
+    #[must_use]
+    pub fn shown_as(&self, rate: Rate) -> Self {
+        let mut shown = Self { rate, ..self.clone() };
+        shown.rows.iter_mut().for_each(|row| row.show_as(rate));
+        for test in &mut shown.significance {
+            test.difference = rate.difference(test.difference);
+        }
+        shown
+    }
+
+    /// The mean of the best row; none where rows cannot be compared.
     pub(crate) fn best(&self) -> Option<f64> {
-        self.highest(|row| Some(row.accuracy.mean))
+        self.best_by(|row| Some(row.accuracy.mean))
     }
 
-    /// The best accuracy of a column; none where rows cannot be compared.
+    /// The best figure of a column; none where rows cannot be compared.
     pub(crate) fn best_of(&self, column: usize) -> Option<f64> {
-        self.highest(|row| row.by_domain.get(column).copied().flatten())
+        self.best_by(|row| row.by_domain.get(column).copied().flatten())
     }
 
-    fn highest(&self, value: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
+    fn best_by(&self, value: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
         let rows = self.rows.iter().filter(|_| !self.mixed);
-        rows.filter_map(value).reduce(f64::max)
+        rows.filter_map(value).reduce(|a, b| self.rate.better(a, b))
     }
 
     /// The domains after which clean images were looked at, in the order of a stream that visits each once.

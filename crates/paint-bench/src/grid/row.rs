@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use paint_methods::Registry;
+use paint_run::metric::Rate;
 use paint_run::probe::{CLEAN, Glance};
 use paint_run::summary::Cost;
 use serde::{Deserialize, Serialize};
@@ -102,6 +103,18 @@ impl Row {
     /// The settings that are not the preset's, such as `eta=0.4`.
     pub fn changes(&self) -> String {
         changes(&self.changed)
+    }
+
+    /// Writes every accuracy as `rate` does.
+    pub(super) fn show_as(&mut self, rate: Rate) {
+        let show = |accuracy: &mut f64| *accuracy = rate.of(*accuracy);
+        show(&mut self.accuracy.mean);
+        self.by_domain.iter_mut().flatten().for_each(show);
+        self.by_severity.iter_mut().for_each(|(_, accuracy)| show(accuracy));
+        self.by_round.iter_mut().for_each(show);
+        for glance in &mut self.glances {
+            glance.clean.iter_mut().chain(&mut glance.previous).for_each(show);
+        }
     }
 
     /// Fills in `preset` and `changed` from the settings.

@@ -6,6 +6,7 @@ use paint_data::corruption::CORRUPTIONS;
 use paint_data::dataset::{Corrupt, Options};
 use paint_data::{dataset, scenario};
 use paint_run::config::{Draft, Method, Model, Prediction, Source, method_of};
+use paint_run::metric::Rate;
 use paint_run::probe;
 use paint_run::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -67,10 +68,10 @@ pub enum Metric {
 
 impl Metric {
     /// What it is, in a phrase.
-    pub fn what(self) -> &'static str {
+    pub fn what(self, rate: Rate) -> String {
         match self {
-            Self::MeanOfVisits => "The mean over visits, each counting the same",
-            Self::Overall => "The accuracy over all images",
+            Self::MeanOfVisits => "The mean over visits, each counting the same".into(),
+            Self::Overall => format!("The {} over all images", rate.name()),
         }
     }
 }

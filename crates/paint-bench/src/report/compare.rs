@@ -29,7 +29,7 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
 }
 
-/// One row of the paper's and ours, mean accuracies in percent.
+/// One row of the paper's and ours: means in percent, written as the results are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedRow {
     /// What both are called.
@@ -122,7 +122,9 @@ impl Comparison {
             Some(ComparedRow {
                 label: row.label.clone(),
                 backbone: row.backbone.clone(),
-                paper: row.accuracy.or_else(|| Some(Spread::of(&row.cells)?.mean))?,
+                paper: results
+                    .rate
+                    .of(row.accuracy.or_else(|| Some(Spread::of(&row.cells)?.mean))?),
                 ours: ours.and_then(accuracy),
                 matched: row.matching.map(|paper| Matched::new(paper, ours)),
             })

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use paint_files::printable;
 use paint_run::escape::latex;
+use paint_run::metric::Rate;
 
 use super::notice::{notice, title};
 use super::number::{decimal, spread};
@@ -22,6 +23,9 @@ pub fn results_latex(results: &Results) -> String {
         results.precision_name(),
         results.command
     ));
+    if results.rate != Rate::Accuracy {
+        comment(&format!("{} in percent", results.rate.title()));
+    }
     notice(results).iter().for_each(|notice| comment(notice));
     results.failed().iter().for_each(|count| comment(count));
     for row in results.rows.iter().filter(|row| !row.setup().is_empty()) {
@@ -66,6 +70,14 @@ mod tests {
         assert!(latex.contains("source & 50.0 & \\textbf{60.0} & 55.00"), "{latex}");
         assert!(latex.contains("paint & \\textbf{70.0} & 58.0 & \\textbf{64.00"), "{latex}");
         assert!(latex.ends_with("\\bottomrule\n\\end{tabular}\n"), "{latex}");
+    }
+
+    #[test]
+    fn the_smallest_error_of_each_column_is_bold() {
+        let latex = results_latex(&results().shown_as(Rate::Error));
+        assert!(latex.contains("% Error in percent\n"), "{latex}");
+        assert!(latex.contains("source & 50.0 & \\textbf{40.0} & 45.00"), "{latex}");
+        assert!(latex.contains("paint & \\textbf{30.0} & 42.0 & \\textbf{36.00"), "{latex}");
     }
 
     #[test]

@@ -33,8 +33,9 @@ pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String
     let images = results.images.map_or_else(String::new, |n| format!("{n} images per visit. "));
     let _ = writeln!(
         text,
-        "{}. {images}Accuracy in percent. Protocol {}, weights {}, {}.\n",
+        "{}. {images}{} in percent. Protocol {}, weights {}, {}.\n",
         markdown(&protocol.what),
+        results.rate.title(),
         markdown_code(&results.hash),
         markdown(&protocol.model.tag),
         results.precision_name(),
@@ -56,8 +57,9 @@ pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String
     });
     let _ = write!(text, "\n{}", table(&["row"], &FIGURES.map(|figure| figure.head), figures));
     text.push_str(&significance(results));
-    text.push_str(&curves(results, "Clean accuracy after each domain", |g| g.clean));
-    text.push_str(&curves(results, "Accuracy on the domains so far", |g| g.previous));
+    let (name, title) = (results.rate.name(), results.rate.title());
+    text.push_str(&curves(results, &format!("Clean {name} after each domain"), |g| g.clean));
+    text.push_str(&curves(results, &format!("{title} on the domains so far"), |g| g.previous));
     if let Some(count) = results.failed() {
         let _ = writeln!(text, "\n**{count}.** Means are over the others.\n");
         for failure in &results.failures {
@@ -135,6 +137,8 @@ fn beside_the_paper(comparison: &Comparison) -> String {
 
 #[cfg(test)]
 mod tests {
+    use paint_run::metric::Rate;
+
     use super::super::sample::{hostile, results};
     use super::*;
     use crate::grid::paired;
@@ -149,6 +153,22 @@ mod tests {
         );
         assert!(text.contains("| source |  | 50.0 | 60.0 | 55.00 ± 7.07 |\n"), "{text}");
         assert!(text.contains("| paint | paper_adam, eta=0.5 | 70.0 | 58.0 |"), "{text}");
+    }
+
+    #[test]
+    fn errors_replace_accuracies_and_differences_change_sign() {
+        let mut results = results();
+        results.significance = vec![paired("paint", "source", &[8.0, 10.0])];
+        results.rows[1].glances = vec![Glance { after: 0, clean: Some(91.0), previous: None }];
+        let results = results.shown_as(Rate::Error);
+        let text = results_markdown(&results, &[Comparison::new(&results, "table1").unwrap()]);
+        assert!(text.contains("Error in percent."), "{text}");
+        assert!(text.contains("| source |  | 50.0 | 40.0 | 45.00 ± 7.07 |\n"), "{text}");
+        assert!(text.contains("| paint | source | 2 | -9.00 |"), "{text}");
+        assert!(text.contains("## Clean error after each domain\n"), "{text}");
+        assert!(text.contains("| paint | 9.0 |\n"), "{text}");
+        assert!(text.contains("| paint | ViT-B/16 | 36.00 | 8.00 | +28.00 |"), "{text}");
+        assert!(!text.contains("ccuracy"), "{text}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use paint_run::checkpoint::read_state;
 use paint_run::config::Method;
 use paint_run::event::BatchDone;
 use paint_run::experiment::{Experiment, STATE_FILE, write_json, write_text};
+use paint_run::metric::Rate;
 use paint_run::{Error, Result};
 use paint_tensor::{Device, Tensor};
 use serde::Serialize;
@@ -34,32 +35,39 @@ pub struct Publication<'a> {
     pub references: &'a [&'a str],
     /// Whether the page shows times.
     pub timing: bool,
+    /// Whether tables and the page show accuracies or errors; files of data hold accuracies.
+    pub rate: Rate,
 }
 
 /// Writes `results.jsonl`, `summary.json`, `results.csv`, `results.md`, `results.tex`, `protocol.toml`, `timing.jsonl` and
 /// `report.html` into the grid's folder.
 pub fn publish(publication: &Publication<'_>) -> Result<()> {
-    let Publication { grid, outcome, results, references, timing } = *publication;
+    let Publication { grid, outcome, results, references, timing, rate } = *publication;
     let out = &grid.out;
     paint_files::create_folder(out).map_err(|source| Error::Io {
         action: "create",
         source,
         path: out.clone(),
     })?;
-    let compare = |name: &&str| Comparison::new(results, name);
+    let shown = results.shown_as(rate);
+    let compare = |name: &&str| Comparison::new(&shown, name);
     let comparisons = references.iter().map(compare).collect::<Result<Vec<_>>>()?;
     write_text(&out.join("results.jsonl"), &json_lines(&outcome.results)?)?;
     write_text(&out.join("timing.jsonl"), &json_lines(&outcome.timings)?)?;
     write_json(&out.join("summary.json"), results)?;
     write_text(&out.join("results.csv"), &results_csv(results))?;
-    write_text(&out.join("results.md"), &results_markdown(results, &comparisons))?;
-    write_text(&out.join("results.tex"), &results_latex(results))?;
+    write_text(&out.join("results.md"), &results_markdown(&shown, &comparisons))?;
+    write_text(&out.join("results.tex"), &results_latex(&shown))?;
     write_text(&out.join("protocol.toml"), &results.protocol.to_toml()?)?;
     let mut left_out = Vec::new();
-    let traces = or_left_out(traces(grid, outcome, results), "Running accuracy", &mut left_out);
+    let traces = or_left_out(
+        traces(grid, outcome, results),
+        &format!("Running {}", rate.name()),
+        &mut left_out,
+    );
     let pictures = or_left_out(Pictures::new(publication), "Images and maps", &mut left_out);
     let page = BenchPage {
-        results,
+        results: &shown,
         comparisons: &comparisons,
         traces: &traces,
         shots: &pictures.shots,
@@ -229,8 +237,8 @@ mod tests {
 
     fn published(grid: &Grid, outcome: &Outcome) -> String {
         let results = Results::new(grid, outcome, "paint bench");
-        let references = &["table1"][..];
-        publish(&Publication { grid, outcome, results: &results, references, timing: true })
+        let (references, rate) = (&["table1"][..], Rate::Accuracy);
+        publish(&Publication { grid, outcome, results: &results, references, timing: true, rate })
             .unwrap();
         fs::read_to_string(grid.out.join("report.html")).unwrap()
     }

@@ -49,6 +49,7 @@ pub(crate) fn results() -> Results {
         significance: Vec::new(),
         failures: Vec::new(),
         mixed: false,
+        rate: paint_run::metric::Rate::Accuracy,
     }
 }
 

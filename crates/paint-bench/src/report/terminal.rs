@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use paint_files::printable;
+use paint_run::metric::Rate;
 use paint_run::table::aligned;
 
 use super::notice::notice;
@@ -11,7 +12,11 @@ use crate::grid::Results;
 
 /// A line for each domain, a column for each row of the table, and below them the settings of the rows.
 pub fn results_terminal(results: &Results) -> String {
-    let mut lines = vec![vec!["domain".to_owned()]];
+    let head = match results.rate {
+        Rate::Accuracy => "domain",
+        Rate::Error => "error in %",
+    };
+    let mut lines = vec![vec![head.to_owned()]];
     lines[0].extend(results.rows.iter().map(|row| row.label.clone()));
     for (c, column) in results.columns.iter().enumerate() {
         let cells = results.rows.iter().map(|row| decimal(row.by_domain[c], 1));

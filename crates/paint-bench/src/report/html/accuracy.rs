@@ -20,7 +20,8 @@ pub(super) fn sections(results: &Results, comparisons: &[Comparison], page: &mut
     let text = format!(
         "In percent; the stronger the colour the better. {best} Means are over seeds and orders."
     );
-    page.section("domains", "Accuracy by domain", &text, &heat_map(results));
+    let title = format!("{} by domain", results.rate.title());
+    page.section("domains", &title, &text, &heat_map(results));
     means(results, comparisons, page);
 }
 
@@ -28,6 +29,7 @@ pub(super) fn sections(results: &Results, comparisons: &[Comparison], page: &mut
 fn heat_map(results: &Results) -> String {
     let values = || results.rows.iter().flat_map(|row| row.by_domain.iter().flatten());
     let (low, high) = values().fold((f64::MAX, f64::MIN), |(a, b), &v| (a.min(v), b.max(v)));
+    let worst = results.rate.worse(low, high);
     let mut html = String::from("<div class=\"wide\"><table class=\"heat\"><thead><tr><th></th>");
     for column in &results.columns {
         let _ = write!(html, "<th class=\"slant\"><span>{}</span></th>", escape(&column.name));
@@ -46,7 +48,7 @@ fn heat_map(results: &Results) -> String {
                 html.push_str("<td>-</td>");
                 continue;
             };
-            let share = 8.0 + 62.0 * (value - low) / (high - low).max(1e-9);
+            let share = 8.0 + 62.0 * (value - worst).abs() / (high - low).max(1e-9);
             let is_best = results.best_of(column) == Some(*value);
             let class = if is_best { " class=\"best\"" } else { "" };
             let _ = write!(html, "<td{class} style=\"--v:{share:.0}%\">{value:.1}</td>");
@@ -72,7 +74,7 @@ fn means(results: &Results, comparisons: &[Comparison], page: &mut Page) {
         beside: beside(row),
     };
     let all: Vec<Bar> = results.rows.iter().enumerate().map(bar).collect();
-    let mut text = results.protocol.metric.what().to_owned();
+    let mut text = results.protocol.metric.what(results.rate);
     if all.iter().any(|bar| bar.spread.is_some()) {
         text.push_str("; whiskers are one standard deviation over runs");
     }
@@ -80,11 +82,14 @@ fn means(results: &Results, comparisons: &[Comparison], page: &mut Page) {
         let _ = write!(text, "; a tick is the paper's number ({})", comparison.reference.what);
     }
     text.push('.');
-    page.section("rows", "Mean accuracy", &text, &bars("mean accuracy", &all));
+    let name = results.rate.name();
+    page.section("rows", &format!("Mean {name}"), &text, &bars(&format!("mean {name}"), &all));
 }
 
 #[cfg(test)]
 mod tests {
+    use paint_run::metric::Rate;
+
     use super::*;
     use crate::report::sample::results;
 
@@ -95,6 +100,13 @@ mod tests {
         // One in each column, and the mean.
         assert_eq!(html.matches("best\"").count(), 3, "{html}");
         assert!(html.contains("</span>paint<small>paper_adam, eta=0.5</small></th>"), "{html}");
+        let (accuracies, errors) = (html, heat_map(&results.shown_as(Rate::Error)));
+        // The colours and the marks stay, the numbers change.
+        assert_eq!(errors.matches("best\"").count(), 3, "{errors}");
+        let shares =
+            |html: &str| html.split("--v:").map(|at| at[..2].to_owned()).collect::<Vec<_>>();
+        assert_eq!(shares(&errors)[1..], shares(&accuracies)[1..], "{errors}");
+        assert!(errors.contains(">30.0</td>") && !errors.contains(">70.0</td>"), "{errors}");
         results.mixed = true;
         assert!(!heat_map(&results).contains("best\""));
     }

@@ -29,8 +29,9 @@ fn against_time(results: &Results, timings: &[CellTiming]) -> Option<String> {
         Some(Dot { label: row.label.clone(), colour: colour(i), at })
     };
     let dots: Vec<Dot> = results.rows.iter().enumerate().filter_map(dot).collect();
-    let axes = ["ms per image", "accuracy, %"];
-    (!dots.is_empty()).then(|| on_page(&scatter("accuracy against time", axes, &dots)))
+    let name = results.rate.name();
+    let (title, y) = (format!("{name} against time"), format!("{name}, %"));
+    (!dots.is_empty()).then(|| on_page(&scatter(&title, ["ms per image", &y], &dots)))
 }
 
 fn table(results: &Results, timings: &[CellTiming]) -> String {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use paint_run::escape::html as escape;
 use paint_run::event::BatchDone;
+use paint_run::metric::Rate;
 use paint_run::{Summary, table};
 
 use super::chart::{Group, Series, colour, groups, lines, on_page};
@@ -39,19 +40,22 @@ pub struct DemoPage<'a> {
     pub shots: &'a [Shot],
     /// What to try next: a sentence and a command.
     pub next: &'a [(&'a str, &'a str)],
+    /// Whether accuracies or errors are shown.
+    pub rate: Rate,
 }
 
 /// The page.
 pub fn demo_page(demo: &DemoPage<'_>) -> String {
-    let DemoPage { title, intro, facts, runs, shots, next } = *demo;
+    let DemoPage { title, intro, facts, runs, shots, next, rate } = *demo;
     let mut page = Page::new(title, intro);
     facts.iter().for_each(|fact| page.fact(fact));
     let text = "In percent, over the images of each visit.";
-    let html = heads(runs) + &on_page(&by_domain(runs));
-    page.section("domains", "Accuracy by domain", text, &html);
+    let html = heads(runs, rate) + &on_page(&by_domain(runs, rate));
+    page.section("domains", &format!("{} by domain", rate.title()), text, &html);
     let text =
         "In percent, within the visit so far: each line starts anew where the next domain begins.";
-    page.section("stream", "Accuracy along the stream", text, &on_page(&along_the_stream(runs)));
+    let title = format!("{} along the stream", rate.title());
+    page.section("stream", &title, text, &on_page(&along_the_stream(runs, rate)));
     for (i, run) in runs.iter().enumerate() {
         if run.batches.iter().any(|batch| batch.prompt.is_some()) {
             let title = format!("Prompts of {}", run.summary.method);
@@ -64,7 +68,8 @@ pub fn demo_page(demo: &DemoPage<'_>) -> String {
         let text = "An image of each domain with its class, and what each method took it for.";
         page.section("images", "Images", text, &shot_cards(shots, &methods));
     }
-    page.section("numbers", "Numbers", "Accuracy in percent.", &numbers(runs));
+    let text = format!("{} in percent.", rate.title());
+    page.section("numbers", "Numbers", &text, &numbers(runs, rate));
     if !next.is_empty() {
         let commands = next.iter().map(|(what, command)| {
             format!("<p>{}</p><pre>{}</pre>", escape(what), escape(command))
@@ -75,10 +80,10 @@ pub fn demo_page(demo: &DemoPage<'_>) -> String {
 }
 
 /// The mean of each run, large, and its settings.
-fn heads(runs: &[Run<'_>]) -> String {
+fn heads(runs: &[Run<'_>], rate: Rate) -> String {
     let mut html = String::from("<div class=\"heads\">");
     for (i, run) in runs.iter().enumerate() {
-        let mean = run.summary.mean_accuracy;
+        let mean = run.summary.mean_accuracy.map(|mean| rate.of(mean));
         let _ = write!(
             html,
             "<div>{}{}<br><b>{}</b><small>{}</small></div>",
@@ -91,33 +96,33 @@ fn heads(runs: &[Run<'_>]) -> String {
     html + "</div>"
 }
 
-fn by_domain(runs: &[Run<'_>]) -> String {
+fn by_domain(runs: &[Run<'_>], rate: Rate) -> String {
     let names = runs.iter().enumerate().map(|(i, run)| (run.summary.method.as_str(), colour(i)));
     let domains = runs.first().map_or(&[][..], |run| &run.summary.domains);
     let group = |(d, domain): (usize, &paint_run::summary::DomainResult)| Group {
         name: domain.name.clone(),
         values: runs
             .iter()
-            .map(|run| run.summary.domains.get(d).and_then(|domain| domain.figures.accuracy))
+            .map(|run| run.summary.domains.get(d)?.figures.accuracy.map(|value| rate.of(value)))
             .collect(),
     };
     let all: Vec<Group> = domains.iter().enumerate().map(group).collect();
-    groups("accuracy by domain", &names.collect::<Vec<_>>(), &all)
+    groups(&format!("{} by domain", rate.name()), &names.collect::<Vec<_>>(), &all)
 }
 
-fn along_the_stream(runs: &[Run<'_>]) -> String {
+fn along_the_stream(runs: &[Run<'_>], rate: Rate) -> String {
     let line = |(i, run): (usize, &Run<'_>)| {
         let mut one = Series::new(&run.summary.method, colour(i), Vec::new());
-        one.runs = within_visits(run.batches);
+        one.runs = within_visits(run.batches, rate);
         one
     };
     let series: Vec<Series> = runs.iter().enumerate().map(line).collect();
     let marks = runs.first().map(|run| visits(run.batches)).unwrap_or_default();
-    lines("accuracy along the stream", &series, &marks)
+    lines(&format!("{} along the stream", rate.name()), &series, &marks)
 }
 
-/// Accuracy batch by batch, one run of points for each visit. A visit of one batch is a level line across it.
-fn within_visits(batches: &[BatchDone]) -> Vec<Vec<(f64, f64)>> {
+/// The rate batch by batch, one run of points for each visit. A visit of one batch is a level line across it.
+fn within_visits(batches: &[BatchDone], rate: Rate) -> Vec<Vec<(f64, f64)>> {
     let mut visits: Vec<Vec<(f64, f64)>> = Vec::new();
     let mut last = None;
     for (i, batch) in batches.iter().enumerate() {
@@ -126,7 +131,10 @@ fn within_visits(batches: &[BatchDone]) -> Vec<Vec<(f64, f64)>> {
             visits.push(Vec::new());
         }
         last = Some(batch.segment);
-        visits.last_mut().into_iter().for_each(|visit| visit.push((i as f64 + 0.5, accuracy)));
+        visits
+            .last_mut()
+            .into_iter()
+            .for_each(|visit| visit.push((i as f64 + 0.5, rate.of(accuracy))));
     }
     for visit in &mut visits {
         if let [(x, y)] = visit[..] {
@@ -136,9 +144,9 @@ fn within_visits(batches: &[BatchDone]) -> Vec<Vec<(f64, f64)>> {
     visits
 }
 
-fn numbers(runs: &[Run<'_>]) -> String {
+fn numbers(runs: &[Run<'_>], rate: Rate) -> String {
     let summaries: Vec<&Summary> = runs.iter().map(|run| run.summary).collect();
-    let mut lines = table::cells(&summaries).into_iter();
+    let mut lines = table::cells(&summaries, rate).into_iter();
     let mut table = Table::new(lines.next().unwrap_or_default());
     lines.for_each(|line| table.row(line));
     table.finish()
@@ -236,6 +244,7 @@ mod tests {
             ],
             shots: &[shot],
             next: &[("Compare all methods:", "paint bench --reproduce table1")],
+            rate: Rate::Accuracy,
         });
         assert!(!html.contains("http") && !html.contains("<snow>"), "{html}");
         assert!(html.contains("&lt;snow&gt;") && html.contains("data:image/png;base64,iVBOR"));

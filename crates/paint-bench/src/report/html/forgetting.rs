@@ -1,5 +1,6 @@
 //! What adaptation does to what the model knew before.
 
+use paint_run::metric::Rate;
 use paint_run::probe::Glance;
 
 use super::chart::{Mark, Series, Stroke, colour, lines, on_page};
@@ -13,7 +14,8 @@ use crate::report::number::{decimal, signed};
 pub(super) fn section(results: &Results, comparisons: &[Comparison], page: &mut Page) {
     let of = |measure| comparisons.iter().find(|c| c.reference.measure == measure);
     let (paper, paper_previous) = (of(Measure::Clean), of(Measure::Previous));
-    let clean = curves(results, paper, "clean accuracy", |g| g.clean);
+    let title = format!("clean {}", results.rate.name());
+    let clean = curves(results, paper, &title, |g| g.clean);
     let previous = curves(results, paper_previous, "domains so far", |g| g.previous);
     if clean.is_none() && previous.is_none() {
         return;
@@ -56,7 +58,8 @@ fn curves(
     for row in comparison.iter().flat_map(|comparison| &comparison.reference.rows) {
         let ours = results.rows.iter().position(|ours| ours.label == row.label);
         let Some(i) = ours.filter(|_| row.cells.len() == visits) else { continue };
-        let points = row.cells.iter().enumerate().map(|(at, y)| (at as f64, *y)).collect();
+        let cells = row.cells.iter().enumerate();
+        let points = cells.map(|(at, y)| (at as f64, results.rate.of(*y))).collect();
         let label = format!("{} (paper)", row.label);
         series.push(Series::new(&label, colour(i), points).stroke(Stroke::Dashed));
     }
@@ -73,7 +76,10 @@ fn table(results: &Results) -> String {
         "clean, after the first domain",
         "after the last",
         "change",
-        "lowest",
+        match results.rate {
+            Rate::Accuracy => "lowest",
+            Rate::Error => "highest",
+        },
         "domains so far, mean",
     ]);
     for row in results.rows.iter().filter(|row| !row.glances.is_empty()) {
@@ -85,7 +91,7 @@ fn table(results: &Results) -> String {
             decimal(first, 1),
             decimal(last, 1),
             signed(first.zip(last).map(|(first, last)| last - first), 1),
-            decimal(clean.iter().copied().reduce(f64::min), 1),
+            decimal(clean.iter().copied().reduce(|a, b| results.rate.worse(a, b)), 1),
             decimal(Spread::of(&previous).map(|spread| spread.mean), 1),
         ]);
     }

@@ -20,7 +20,7 @@ pub fn picture(results: &Results) -> String {
     let columns = results.columns.iter().enumerate();
     let marks: Vec<Mark> =
         columns.map(|(at, column)| Mark { at: at as f64, name: column.name.clone() }).collect();
-    let title = format!("Accuracy in percent by domain, protocol {}", results.hash);
+    let title = format!("{} in percent by domain, protocol {}", results.rate.title(), results.hash);
     let svg = lines(&title, &series, &marks);
     let (open, rest) = svg.split_once('>').unwrap_or((&svg, ""));
     let open = open.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);

@@ -8,16 +8,19 @@ pub(super) fn sections(results: &Results, page: &mut Page) {
     let rounds = |row: &Row| -> Vec<(String, f64)> {
         row.by_round.iter().enumerate().map(|(i, v)| (format!("round {}", i + 1), *v)).collect()
     };
-    if let Some(svg) = steps(results, "accuracy by round", rounds) {
-        let text = "Mean accuracy of each round of the same domains: what was learnt should be there at once.";
-        page.section("rounds", "When domains return", text, &svg);
+    let name = results.rate.name();
+    if let Some(svg) = steps(results, &format!("{name} by round"), rounds) {
+        let text = format!(
+            "Mean {name} of each round of the same domains: what was learnt should be there at once."
+        );
+        page.section("rounds", "When domains return", &text, &svg);
     }
     let severities = |row: &Row| -> Vec<(String, f64)> {
         row.by_severity.iter().map(|(s, value)| (format!("severity {s}"), *value)).collect()
     };
-    if let Some(svg) = steps(results, "accuracy by severity", severities) {
-        let text = "Mean accuracy over all visits of a severity.";
-        page.section("severities", "By severity", text, &svg);
+    if let Some(svg) = steps(results, &format!("{name} by severity"), severities) {
+        let text = format!("Mean {name} over all visits of a severity.");
+        page.section("severities", "By severity", &text, &svg);
     }
 }
 

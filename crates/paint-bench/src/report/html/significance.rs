@@ -12,8 +12,9 @@ pub(super) fn section(results: &Results, page: &mut Page) {
     if pairs < 2 {
         return;
     }
-    let mut text = String::from(
-        "The last row against each other one, in points of accuracy: paired t test over runs of the same seed and order.",
+    let mut text = format!(
+        "The last row against each other one, in points of {}: paired t test over runs of the same seed and order.",
+        results.rate.name()
     );
     if results.significance.iter().any(|test| test.p.is_none()) {
         let _ = write!(text, " A test needs at least {MIN_PAIRS} pairs.");

@@ -24,15 +24,16 @@ pub struct Trace {
 }
 
 pub(super) fn sections(results: &Results, traces: &[Trace], page: &mut Page) {
-    running_accuracy(results, traces, page);
+    running_rate(results, traces, page);
     prompt_use(traces, page);
 }
 
-fn running_accuracy(results: &Results, traces: &[Trace], page: &mut Page) {
+fn running_rate(results: &Results, traces: &[Trace], page: &mut Page) {
     let line = |trace: &Trace| {
         let row = results.rows.iter().position(|row| row.label == trace.label)?;
         let points = trace.batches.iter().enumerate();
-        let points = points.filter_map(|(i, batch)| Some((i as f64, batch.running_accuracy?)));
+        let rate = |batch: &BatchDone| batch.running_accuracy.map(|value| results.rate.of(value));
+        let points = points.filter_map(|(i, batch)| Some((i as f64, rate(batch)?)));
         Some(Series::new(&trace.label, colour(row), points.collect()))
     };
     let series: Vec<Series> = traces.iter().filter_map(line).collect();
@@ -43,8 +44,9 @@ fn running_accuracy(results: &Results, traces: &[Trace], page: &mut Page) {
         marks.clear();
     }
     let text = "Over all images so far, batch by batch: the first finished run of each row.";
-    let svg = lines("running accuracy", &series, &marks);
-    page.section("stream", "Running accuracy", text, &on_page(&svg));
+    let title = format!("Running {}", results.rate.name());
+    let svg = lines(&title.to_lowercase(), &series, &marks);
+    page.section("stream", &title, text, &on_page(&svg));
 }
 
 fn prompt_use(traces: &[Trace], page: &mut Page) {

@@ -5,8 +5,6 @@ use super::page::Page;
 use crate::grid::{Results, Row};
 use crate::report::compare::Comparison;
 
-const TEXT: &str =
-    "Mean accuracy at each value of the setting, all else the same; a broken line is the paper's.";
 /// Fewer values make no curve.
 const VALUES: usize = 3;
 
@@ -31,7 +29,11 @@ pub(super) fn sections(results: &Results, comparisons: &[Comparison], page: &mut
         if let Some(svg) = curve(results, comparisons, (method, key)) {
             let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
             let id = format!("sweep-{method}-{key}").chars().map(plain).collect::<String>();
-            page.section(&id, &format!("What {key} does"), TEXT, &on_page(&svg));
+            let text = format!(
+                "Mean {} at each value of the setting, all else the same; a broken line is the paper's.",
+                results.rate.name()
+            );
+            page.section(&id, &format!("What {key} does"), &text, &on_page(&svg));
         }
     }
 }
@@ -54,7 +56,7 @@ fn curve(results: &Results, comparisons: &[Comparison], swept: (&str, &str)) -> 
     let values = rows.iter().enumerate();
     let marks: Vec<Mark> =
         values.map(|(at, (_, value))| Mark { at: at as f64, name: value.to_string() }).collect();
-    Some(lines(&format!("accuracy by {}", swept.1), &series, &marks))
+    Some(lines(&format!("{} by {}", results.rate.name(), swept.1), &series, &marks))
 }
 
 #[cfg(test)]
