@@ -5,6 +5,7 @@
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use paint_run::config::method_of;
+use paint_run::metric::Rate;
 use paint_run::{Draft, Earlier};
 use paint_tensor::{Device, Precision};
 
@@ -68,6 +69,30 @@ pub(crate) struct SetFlag {
     /// Set a key: paint.eta=0.4 (method.eta where one method runs), scenario.severity=3; can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) assignments: Vec<String>,
+}
+
+/// `--metric`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct MetricFlag {
+    /// What tables, pages and charts show; summary.json and .csv files always hold accuracies
+    #[arg(long, value_name = "NAME", default_value = Rate::Accuracy.name())]
+    #[arg(value_parser = PossibleValuesParser::new(Rate::ALL.map(Rate::name)))]
+    metric: String,
+}
+
+/// `--dry-run`.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct DryRunFlag {
+    /// Print everything that would run, with every default, and neither run nor write anything
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+impl MetricFlag {
+    /// What to show.
+    pub(crate) fn rate(&self) -> Rate {
+        Rate::ALL.into_iter().find(|rate| rate.name() == self.metric).unwrap_or_default()
+    }
 }
 
 impl SeedFlag {

@@ -10,6 +10,7 @@ mod exit;
 mod flags;
 mod output;
 mod place;
+mod plan;
 mod process;
 mod signals;
 mod source;
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "\
 Examples:
   paint demo
   paint list methods
+  paint explain paint
   paint adapt --weights model.safetensors --images new_images/ --state state.safetensors > predictions.csv
   paint bench --protocol embedded --methods source,tent,paint";
 
@@ -52,6 +54,7 @@ enum Command {
     Corrupt(cmd::corrupt::Args),
     Data(cmd::data::Args),
     Demo(cmd::demo::Args),
+    Explain(cmd::explain::Args),
     Inspect(cmd::inspect::Args),
     List(cmd::list::Args),
     Man(cmd::man::Args),
@@ -71,6 +74,7 @@ impl Command {
             Self::Corrupt(args) => cmd::corrupt::run(&args),
             Self::Data(args) => cmd::data::run(args),
             Self::Demo(args) => cmd::demo::run(&args),
+            Self::Explain(args) => cmd::explain::run(&args),
             Self::Inspect(args) => cmd::inspect::run(&args),
             Self::List(args) => cmd::list::run(&args),
             Self::Man(args) => cmd::man::run(&args),
@@ -133,8 +137,18 @@ mod tests {
 
     /// The shared flags of a command and of those below it: name, then type, name of the value and help.
     fn flags(command: &clap::Command, found: &mut Vec<(String, [String; 3])>) {
-        const SHARED: [&str; 8] =
-            ["batch-size", "seed", "device", "precision", "threads", "resume", "overwrite", "set"];
+        const SHARED: [&str; 10] = [
+            "batch-size",
+            "seed",
+            "device",
+            "precision",
+            "threads",
+            "resume",
+            "overwrite",
+            "set",
+            "metric",
+            "dry-run",
+        ];
         for flag in command.get_arguments() {
             let Some(name) = flag.get_long().filter(|name| SHARED.contains(name)) else { continue };
             let kind = format!("{:?}", flag.get_value_parser().type_id());

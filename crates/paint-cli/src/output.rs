@@ -15,6 +15,11 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// The format that a flag of the command's own asks for.
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
     /// Writes `data` as one JSON value, or `text(data)`, to stdout.
     pub(crate) fn print<T: Serialize + ?Sized>(
         self,

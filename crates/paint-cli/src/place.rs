@@ -30,14 +30,3 @@ pub(crate) fn resolved(path: &Path) -> io::Result<PathBuf> {
         |(part, found)| found.join(path.strip_prefix(part).unwrap_or(Path::new(""))),
     ))
 }
-
-/// The row of the dataset table that reads a set of clean images.
-pub(crate) fn dataset_row(path: &Path) -> &'static str {
-    if path.is_file() {
-        "npy"
-    } else if path.join("test_batch.bin").exists() || path.join("cifar-10-batches-bin").exists() {
-        "cifar10"
-    } else {
-        "folder"
-    }
-}

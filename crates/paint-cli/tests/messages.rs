@@ -73,7 +73,10 @@ fn what_cannot_be_is_told_by_the_flag_that_asks_for_it() {
         (&["--precision", "bf16"], "device \"cpu\": the CPU computes in f32"),
         (&["--source-images", "5"], "give --source-dataset"),
         (&["--data", "somewhere"], "none: they are inside the program"),
-        (&["--set", "method.prompt_length=99999999999"], "prompt_length must be 1024 or less"),
+        (
+            &["--set", "method.prompt_length=99999999999"],
+            "prompt_length: expected 0 to 1024, got 99999999999",
+        ),
         (&["--set", "scenario.domains=[\"rain\"]"], "expected one of clean, got \"rain\""),
     ];
     for (flags, message) in cases {

@@ -10,8 +10,9 @@ use anyhow::Context as _;
 use paint_run::session::{End, OnDamage, Reading, Start};
 use paint_run::{Deployment, Draft, Session, deployment};
 
-use crate::flags::{NetworkFlags, SetFlag};
+use crate::flags::{DryRunFlag, NetworkFlags, SetFlag};
 use crate::output::is_broken_pipe;
+use crate::plan::{Plan, adaptation};
 use crate::signals::{Interrupted, Signals};
 use crate::source::SourceArgs;
 use images::ImageArgs;
@@ -57,18 +58,25 @@ pub(crate) struct Args {
     source: SourceArgs,
     #[command(flatten)]
     set: SetFlag,
+    #[command(flatten)]
+    dry: DryRunFlag,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   paint adapt --weights model.safetensors --images new_images/ > predictions.csv
-  paint adapt --weights model.safetensors --images new_images/ --state state.safetensors --method tent";
+  paint adapt --weights model.safetensors --images new_images/ --state state.safetensors --method tent
+  paint adapt --weights model.safetensors --images new_images/ --method keel --dry-run";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let begun = Instant::now();
     args.network.compute.threads.start()?;
-    let config = config(args)?;
+    let draft = draft(args)?;
+    let config = draft.resolve_as()?;
     let images = args.images.open()?;
+    if args.dry.dry_run {
+        return plan(args, &draft, config, images.count());
+    }
     let mut session = session(args, config)?;
     let mut output = Output::new(args.json, images.count())?;
     let signals = Signals::watch().context("cannot watch for signals")?;
@@ -125,12 +133,32 @@ fn session(args: &Args, config: deployment::Config) -> anyhow::Result<Session> {
     })
 }
 
-fn config(args: &Args) -> anyhow::Result<deployment::Config> {
+/// What was typed.
+fn draft(args: &Args) -> paint_run::Result<Draft> {
     let mut draft = Draft::default();
     draft.set("model.weights", args.weights.display().to_string())?;
     draft.set("method.name", args.method.as_str())?;
     args.network.apply_to_deployment(&mut draft)?;
     args.source.apply(&mut draft)?;
     args.set.apply(&mut draft)?;
-    Ok(draft.resolve_as()?)
+    Ok(draft)
+}
+
+/// Prints what would adapt to how many images.
+fn plan(
+    args: &Args,
+    draft: &Draft,
+    config: deployment::Config,
+    images: Option<usize>,
+) -> anyhow::Result<()> {
+    let config = Deployment::open(config)?.config;
+    let images = images.map_or_else(|| "images as they come".into(), |n| format!("{n} images"));
+    let state = args.state.as_ref().map_or_else(
+        || "what is learnt is lost in the end: no --state".into(),
+        |path| format!("what is learnt is kept in {}", path.display()),
+    );
+    let facts =
+        [format!("{images} in batches of {}", args.network.batch_size.unwrap_or(50)), state];
+    let plan = Plan::new(&config, &facts, |key| adaptation(draft, &config.method, key))?;
+    crate::output::Output::new(args.json).print(&plan, Plan::text)
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use paint_bench::cam::{look, side_by_side};
 use paint_bench::protocol::{Place, Protocol};
 use paint_bench::report::html::{CamMap, CamShot, cam_page};
-use paint_data::dataset::{Corrupt, Labels};
+use paint_data::dataset::{Corrupt, Labels, entry_at};
 use paint_data::{BatchPlan, Loader, ReadAhead, Stream};
 use paint_methods::Registry;
 use paint_run::Experiment;
@@ -110,7 +110,7 @@ fn protocol(args: &Args) -> anyhow::Result<Protocol> {
     let images = match &args.images {
         Some(images) => {
             check_images(images, &args.out)?;
-            protocol.data.name = if images.is_dir() { "folder" } else { "npy" }.into();
+            protocol.data.name = entry_at(images).name.into();
             protocol.data.corrupt = args.corruption.as_ref().map(|_| Corrupt::default());
             format!("{} images of {}", args.count, images.display())
         }

@@ -27,7 +27,7 @@ use crate::{
     flags::{SeedFlag, ThreadsFlag},
     message,
     output::Output,
-    place::{dataset_row, resolved},
+    place::resolved,
 };
 use settings::Settings;
 
@@ -151,12 +151,12 @@ struct Done {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.threads.start()?;
     let job = job(args)?;
-    let row = dataset_row(&args.input);
+    let row = dataset::entry_at(&args.input);
     let mut done = Done::default();
     if let Some(out) = &args.out {
-        let default = if row == "folder" { Format::ImagenetC } else { Format::Cifar10C };
+        let default = if row.is_files { Format::ImagenetC } else { Format::Cifar10C };
         let format = args.format.unwrap_or(default);
-        if format == Format::ImagenetC && row != "folder" {
+        if format == Format::ImagenetC && !row.is_files {
             return Err(
                 Usage("the imagenet-c layout needs a folder of images as input".into()).into()
             );
@@ -189,7 +189,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let Some(path) = &args.sheet {
         let job = self::job(args)?;
-        let data = (dataset::entry(row)?.open)(&args.input, &dataset::Options::default())?;
+        let data = (row.open)(&args.input, &dataset::Options::default())?;
         if args.sheet_image >= data.len(0) {
             return Err(
                 Usage(format!("--sheet-image: the input has {} images", data.len(0))).into()

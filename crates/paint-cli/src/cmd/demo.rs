@@ -10,27 +10,23 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use paint_bench::grid::named;
 use paint_bench::report::html;
-use paint_data::dataset::{Corrupted, embedded};
-use paint_data::{Dataset, Loader, ReadAhead, Stream, scenario};
-use paint_methods::{BuildArgs, Registry, by_name};
-use paint_rng::Seed;
-use paint_run::config::Model;
+use paint_data::{Loader, ReadAhead};
+use paint_methods::Registry;
 use paint_run::experiment::{write_json, write_text};
 use paint_run::table::terminal;
-use paint_run::{Event, Runner, Setup, Summary, Task, model};
-use paint_tensor::{Device, Tensor};
+use paint_run::{Config, Draft, Event, Experiment, Runner, Setup, Summary, model};
+use paint_tensor::Tensor;
 use serde::Serialize;
 
-use crate::flags::{SeedFlag, ThreadsFlag};
+use crate::flags::{MetricFlag, SeedFlag, ThreadsFlag};
 use crate::output::Output;
 use crate::place::refuse_foreign;
 use screen::Screen;
 
-const BATCH_SIZE: usize = 50;
-/// The rows of `METHODS` that run side by side, with their settings. PAINT's were chosen for the embedded model on the
-/// four held-out corruptions (RESULTS.md).
-const METHODS: [(&str, &str); 2] =
-    [("source", ""), ("paint", "preset = \"paper_adam\"\nlr_blocks = 2e-4\neta = 0.4")];
+/// The methods that run side by side, with their settings. PAINT's were chosen for the embedded model on the four
+/// held-out corruptions (RESULTS.md).
+const METHODS: [(&str, &[&str]); 2] =
+    [("source", &[]), ("paint", &["preset=paper_adam", "lr_blocks=2e-4", "eta=0.4"])];
 
 /// Stream fifteen corruptions through the frozen model and PAINT, side by side; nothing to download
 #[derive(Debug, clap::Args)]
@@ -50,6 +46,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     threads: ThreadsFlag,
     #[command(flatten)]
+    metric: MetricFlag,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -67,64 +65,67 @@ struct Demo {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     refuse_foreign(&args.out, "demo")?;
     args.threads.start()?;
-    let (device, seed) = (Device::cpu(), Seed(args.seed.value()));
-    let dataset: Arc<dyn Dataset> = Arc::new(Corrupted::new(Box::new(embedded()?), seed)?);
-    let limit = (!args.full).then_some(usize::from(args.images));
-    let order = scenario::Config { batch_size: BATCH_SIZE, limit, ..scenario::Config::default() };
-    let stream = order.stream(&*dataset, seed)?;
-    let model = model::open(&mut Model::new(model::embedded::NAME), &device)?;
-    let setup = Setup {
-        dataset: dataset.info().name.into(),
-        scenario: order.name,
-        batch_size: BATCH_SIZE,
-        limit,
-        backbone: model.spec().name.clone(),
-        weights_sha256: Some(model::embedded::SHA256.into()),
-        seed: args.seed.value(),
-        device: device.to_string(),
-        version: env!("CARGO_PKG_VERSION").into(),
-    };
+    let open =
+        |(name, settings): &(&str, &[&str])| Ok(Experiment::open(config(args, name, settings)?)?);
+    let experiments = METHODS.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let rate = args.metric.rate();
     let names: Vec<&str> = METHODS.iter().map(|(name, _)| *name).collect();
-    let screen = Rc::new(RefCell::new(Screen::new(names, stream.batches.len())?));
-    let task = Task { dataset: &*dataset, stream: &stream, setup: &setup };
+    let stream = &experiments[0].stream;
+    let screen = Rc::new(RefCell::new(Screen::new(names, stream.batches.len(), rate)?));
     let mut runners = Vec::new();
-    for (at, (name, settings)) in METHODS.iter().enumerate() {
-        let settings = settings.parse().with_context(|| format!("settings of {name}"))?;
-        let method = by_name(name)?.build(&BuildArgs::new(&*model, seed), &settings)?;
+    for (at, experiment) in experiments.iter().enumerate() {
         let screen = Rc::clone(&screen);
         let observer = move |event: &Event| screen.borrow_mut().observe(at, event);
-        runners.push(Runner::new(name, method, task)?.with_observer(observer));
+        runners.push(experiment.runner()?.with_observer(observer));
     }
     paint_files::create_folder(&args.out)
         .with_context(|| format!("cannot create {}", args.out.display()))?;
-    let shots = side_by_side(&mut runners, &dataset, &stream, &device, &screen)?;
+    let shots = side_by_side(&mut runners, &experiments[0], &screen)?;
     let methods = runners.iter_mut().map(Runner::finish).collect::<paint_run::Result<Vec<_>>>()?;
     let demo = Demo { methods };
 
     write_json(&args.out.join("summary.json"), &demo)?;
     let page = args.out.join("demo.html");
-    write_text(&page, &render(&demo, &screen.borrow(), &shots, stream.num_samples())?)?;
+    write_text(&page, &render(&demo, &experiments, &screen.borrow(), &shots))?;
     note!("written: {}", page.display());
     args.output.print(&demo, |demo| {
-        let table = terminal(&demo.methods.iter().collect::<Vec<_>>());
-        format!("accuracy in %, severity 5, {} images a domain\n{table}", limit.unwrap_or(1000))
+        let table = terminal(&demo.methods.iter().collect::<Vec<_>>(), rate);
+        let images = experiments[0].config.scenario.limit.unwrap_or(1000);
+        format!("{} in %, severity 5, {images} images a domain\n{table}", rate.name())
     })
+}
+
+/// The run of one method, as `paint run` would be told of it.
+fn config(args: &Args, method: &str, settings: &[&str]) -> paint_run::Result<Config> {
+    let mut draft = Draft::default();
+    draft.set("data.name", "embedded")?;
+    draft.set_assignment("data.corrupt={}")?;
+    draft.set("model.weights", model::embedded::NAME)?;
+    draft.set("out", args.out.display().to_string())?;
+    draft.set("method.name", method)?;
+    for setting in settings {
+        draft.set_assignment(&format!("method.{setting}"))?;
+    }
+    if !args.full {
+        draft.set("scenario.limit", i64::from(args.images))?;
+    }
+    draft.set("seed", args.seed.value() as i64)?;
+    draft.resolve()
 }
 
 /// Feeds every batch to every runner; returns an image of each visit's last batch with what the methods said.
 fn side_by_side(
     runners: &mut [Runner<'_>],
-    dataset: &Arc<dyn Dataset>,
-    stream: &Stream,
-    device: &Device,
+    experiment: &Experiment,
     screen: &RefCell<Screen>,
 ) -> anyhow::Result<Vec<html::Shot>> {
+    let Experiment { dataset, stream, .. } = experiment;
     let ahead = ReadAhead { threads: 1, ..ReadAhead::default() };
     let loader = Loader::new(Arc::clone(dataset), stream.clone(), ahead);
     let mut shots = Vec::new();
     for (index, batch) in loader.enumerate() {
         let batch = batch?;
-        let images = Tensor::from_vec(batch.images, batch.shape, device)?;
+        let images = Tensor::from_vec(batch.images, batch.shape, experiment.device())?;
         for runner in &mut *runners {
             runner.feed(&images)?;
         }
@@ -162,32 +163,36 @@ const NEXT: [(&str, &str); 3] = [
 
 fn render(
     demo: &Demo,
+    experiments: &[Experiment],
     screen: &Screen,
     shots: &[html::Shot],
-    samples: usize,
-) -> anyhow::Result<String> {
-    let settings = METHODS.iter().map(|(name, settings)| {
-        let settings = by_name(name)?.resolve(&settings.parse()?)?;
-        Ok(named(&Registry::default(), name, &serde_json::json!(settings)).to_string())
-    });
-    let settings = settings.collect::<anyhow::Result<Vec<_>>>()?;
+) -> String {
+    let settings = |experiment: &Experiment| {
+        let method = &experiment.config.method;
+        named(&Registry::default(), &method.name, &serde_json::json!(method.settings)).to_string()
+    };
+    let settings: Vec<String> = experiments.iter().map(settings).collect();
     let runs = demo.methods.iter().zip(&screen.batches).zip(&settings);
     let runs: Vec<html::Run<'_>> = runs
         .map(|((summary, batches), settings)| html::Run { summary, settings, batches })
         .collect();
+    let Experiment { stream, config, .. } = &experiments[0];
     let intro = format!(
-        "{samples} images of CIFAR-10 under fifteen corruptions of severity 5, one after the other, in batches of \
-         {BATCH_SIZE}, without a label and without a reset."
+        "{} images of CIFAR-10 under fifteen corruptions of severity 5, one after the other, in batches of {}, \
+         without a label and without a reset.",
+        stream.num_samples(),
+        config.scenario.batch_size,
     );
     let facts = demo.methods.first().map(|summary| facts(&summary.setup)).unwrap_or_default();
-    Ok(html::demo_page(&html::DemoPage {
+    html::demo_page(&html::DemoPage {
         title: "PAINT, adapting while the world changes",
         intro: &intro,
         facts: &facts,
         runs: &runs,
         shots,
         next: &NEXT,
-    }))
+        rate: screen.rate,
+    })
 }
 
 /// What is true of all runs of the page.

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod corrupt;
 pub(crate) mod data;
 pub(crate) mod demo;
+pub(crate) mod explain;
 pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod man;

@@ -14,6 +14,7 @@ use paint_run::escape::markdown;
 use paint_run::experiment::write_text;
 use serde::Serialize;
 
+use crate::flags::MetricFlag;
 use crate::output::Output;
 
 /// Put results of `paint bench` side by side, or into a README
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     /// Write a page to this file
     #[arg(long)]
     html: Option<PathBuf>,
-    /// Write a picture of accuracy by domain to this file
+    /// Write a picture of every domain to this file
     #[arg(long)]
     svg: Option<PathBuf>,
     /// Write every figure, unrounded, to this file
@@ -36,11 +37,13 @@ pub(crate) struct Args {
     #[arg(long)]
     latex: Option<PathBuf>,
     /// Rewrite the results section of this file, and print nothing
-    #[arg(long, conflicts_with_all = ["html", "svg", "csv", "latex"])]
+    #[arg(long, conflicts_with_all = ["html", "svg", "csv", "latex", "metric"])]
     readme: Option<PathBuf>,
     /// With --readme: change nothing, and fail if the section is stale
     #[arg(long, requires = "readme")]
     check: bool,
+    #[command(flatten)]
+    metric: MetricFlag,
     #[command(flatten)]
     output: Output,
 }
@@ -49,6 +52,7 @@ const EXAMPLES: &str = "\
 Examples:
   paint report out/bench-cifar10-c --html page.html
   paint report out/bench-a out/bench-b --svg accuracy.svg
+  paint report out/bench-cifar10-c --latex errors.tex --metric error
   paint report results --readme README.md --check";
 
 /// What is printed.
@@ -80,7 +84,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let results = combine(&all).context("no summary.json in the given folders")?;
     let references = if all.len() == 1 { references(&results) } else { Vec::new() };
-    let compare = |name: &&str| Comparison::new(&results, name);
+    let shown = results.shown_as(args.metric.rate());
+    let compare = |name: &&str| Comparison::new(&shown, name);
     let comparisons = references.iter().map(compare).collect::<paint_run::Result<Vec<_>>>()?;
     let file = |path: &Option<PathBuf>, text: &dyn Fn() -> String| -> anyhow::Result<()> {
         let Some(path) = path else { return Ok(()) };
@@ -92,7 +97,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let times = |path: &PathBuf| Ok((name(path), CellTiming::lines(path)?));
         let timings = folders.iter().map(times).collect::<paint_run::Result<Vec<_>>>()?;
         let page = BenchPage {
-            results: &results,
+            results: &shown,
             comparisons: &comparisons,
             traces: &[],
             shots: &[],
@@ -102,13 +107,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         };
         file(&args.html, &|| bench_page(&page))?;
     }
-    file(&args.svg, &|| picture(&results))?;
+    file(&args.svg, &|| picture(&shown))?;
     file(&args.csv, &|| results_csv(&results))?;
-    file(&args.latex, &|| results_latex(&results))?;
+    file(&args.latex, &|| results_latex(&shown))?;
     let told = Told { results: &results, warnings: &warnings };
-    args.output.print(&told, |Told { results, warnings }| {
+    args.output.print(&told, |Told { warnings, .. }| {
         let quote = |warning: &String| format!("> **Warning**: {}\n\n", markdown(warning));
-        warnings.iter().map(quote).collect::<String>() + &results_markdown(results, &comparisons)
+        warnings.iter().map(quote).collect::<String>() + &results_markdown(&shown, &comparisons)
     })
 }
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use paint_files::printable;
+use paint_run::metric::Rate;
 use paint_run::table::terminal;
 use paint_run::{Draft, Event, Experiment};
 
-use crate::flags::{EarlierFlags, NetworkFlags, SetFlag};
+use crate::flags::{DryRunFlag, EarlierFlags, MetricFlag, NetworkFlags, SetFlag};
 use crate::output::Output;
 use crate::place::refuse_foreign;
+use crate::plan::{Plan, adaptation};
 use crate::signals::Signals;
 use crate::source::{SourceArgs, announce};
 use crate::{message, process};
@@ -58,6 +60,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     set: SetFlag,
     #[command(flatten)]
+    metric: MetricFlag,
+    #[command(flatten)]
+    dry: DryRunFlag,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -66,10 +72,12 @@ Examples:
   paint run --method paint --dataset cifar10-c --data CIFAR-10-C --weights model.safetensors
   paint run --method tent --dataset embedded --corrupt --weights embedded --limit 200
   paint run --config out/paint/config.toml --set paint.eta=0.5 --out out/eta
-  paint run --config out/paint/config.toml --resume";
+  paint run --config out/paint/config.toml --resume
+  paint run --method eata --dataset embedded --corrupt --weights embedded --source-dataset embedded --dry-run";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let draft = draft(args)?;
+    let typed = draft(args)?;
+    let draft = with_out(&typed)?;
     let file = |error: paint_run::Error| match &args.config {
         Some(path) => anyhow::Error::from(error).context(path.display().to_string()),
         None => error.into(),
@@ -80,20 +88,38 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(config.threads.unwrap_or(0))?;
     let experiment = Experiment::open(config).map_err(file)?;
     announce(&experiment);
+    if args.dry.dry_run {
+        let origin = |key: &str| adaptation(&typed, &experiment.config.method, key);
+        let plan = Plan::new(&experiment.config, &facts(&experiment), origin)?;
+        return args.output.print(&plan, Plan::text);
+    }
+    let rate = args.metric.rate();
     let batches = experiment.stream.batches.len() as u64;
     let bar = ProgressBar::with_draw_target(Some(batches), message::bar_target());
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")?);
     let signals = Signals::watch()?;
     let experiment = experiment.stopping_on(Arc::clone(signals.stop()));
-    let summary = match experiment.run(args.earlier.choice(), |event: &Event| show(&bar, event)) {
-        Err(stopped @ paint_run::Error::Stopped { .. }) => {
-            bar.finish_and_clear();
-            return Err(signals.ended(stopped.to_string()).into());
-        }
-        summary => summary?,
-    };
+    let summary =
+        match experiment.run(args.earlier.choice(), |event: &Event| show(&bar, rate, event)) {
+            Err(stopped @ paint_run::Error::Stopped { .. }) => {
+                bar.finish_and_clear();
+                return Err(signals.ended(stopped.to_string()).into());
+            }
+            summary => summary?,
+        };
     note!("written: {}", experiment.config.out.display());
-    args.output.print(&summary, |summary| terminal(&[summary]))
+    args.output.print(&summary, |summary| terminal(&[summary], rate))
+}
+
+/// What a run would go through.
+fn facts(experiment: &Experiment) -> [String; 2] {
+    let Experiment { stream, dataset, .. } = experiment;
+    let visited = stream.batches.iter().filter_map(|batch| batch.samples.first());
+    let mut domains: Vec<&str> =
+        visited.map(|sample| dataset.domains()[sample.domain].name.as_str()).collect();
+    domains.dedup();
+    let (images, batches) = (stream.num_samples(), stream.batches.len());
+    [format!("{images} images in {batches} batches"), format!("visits: {}", domains.join(", "))]
 }
 
 /// What was typed: the file, then the flags, then `--set`.
@@ -123,6 +149,12 @@ fn draft(args: &Args) -> paint_run::Result<Draft> {
     }
     args.source.apply(&mut draft)?;
     args.set.apply(&mut draft)?;
+    Ok(draft)
+}
+
+/// The same with a folder for the results.
+fn with_out(typed: &Draft) -> paint_run::Result<Draft> {
+    let mut draft = typed.clone();
     if draft.get("out").is_none()
         && let Some(method) = draft.get("method.name").and_then(|name| name.as_str())
     {
@@ -155,14 +187,14 @@ fn check_complete(args: &Args, draft: &Draft) -> paint_run::Result<()> {
     Err(paint_run::Error::Config { why: format!("give {flags}{file}") })
 }
 
-fn show(bar: &ProgressBar, event: &Event) {
+fn show(bar: &ProgressBar, rate: Rate, event: &Event) {
     match event {
         Event::RunStarted { position, .. } if *position > 0 => {
             note!("continues at batch {position}");
         }
         Event::BatchDone(batch) => {
             let percent = |value: Option<f64>| {
-                value.map_or_else(|| "-".into(), |value| format!("{value:.1}"))
+                value.map_or_else(|| "-".into(), |value| format!("{:.1}", rate.of(value)))
             };
             let prompt = batch.prompt.map_or_else(String::new, |prompt| {
                 format!(", prompt {}{}", prompt.index, if prompt.allocated { " (new)" } else { "" })
@@ -177,7 +209,7 @@ fn show(bar: &ProgressBar, event: &Event) {
         }
         Event::DomainDone(domain) if bar.is_hidden() => {
             if let Some(accuracy) = domain.figures.accuracy {
-                note!("{} {accuracy:.1} %", domain.name);
+                note!("{} {:.1} %", domain.name, rate.of(accuracy));
             }
         }
         Event::RunDone(_) => bar.finish_and_clear(),

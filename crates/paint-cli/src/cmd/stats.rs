@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use paint_data::dataset::{Labels, Options, Split};
+use paint_data::dataset::{Labels, Options, Split, entry_at};
 use paint_methods::SourceStatistics;
 use paint_run::config::{Model, Resize, Source};
 use paint_run::model::{self, embedded};
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::Usage;
 use crate::flags::{ComputeFlags, SeedFlag};
 use crate::output::Output;
-use crate::place::{dataset_row, resolved};
+use crate::place::resolved;
 
 /// Measure the statistics of a network's tokens on clean images, which `keel` aligns to
 #[derive(Debug, clap::Args)]
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let device = Device::open(args.compute.device(), args.compute.precision().parse()?)?;
     let model = model::open(&mut Model::new(&args.weights), &device)?;
     let source = Source {
-        name: dataset_row(&args.images).into(),
+        name: entry_at(&args.images).name.into(),
         path: args.images.clone(),
         options: Options { split: Split::Train, labels: Labels::Ignored, ..Options::default() },
         images: args.count,

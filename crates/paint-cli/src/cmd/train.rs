@@ -12,14 +12,15 @@ use paint_rng::Seed;
 use paint_run::Draft;
 use paint_tensor::Device;
 use paint_train::{
-    Earlier, Epoch, Files, Identity, LabelledImages, Numbers, Recipe, Session, Start, Summary,
-    Throughput, Trainer, preset, preset_for,
+    Earlier, Epoch, Files, Identity, LabelledImages, Numbers, Preset, Recipe, Session, Start,
+    Summary, Throughput, Trainer, preset, preset_for,
 };
 
 use crate::Usage;
-use crate::flags::{EarlierFlags, NetworkFlags};
+use crate::flags::{DryRunFlag, EarlierFlags, NetworkFlags};
 use crate::output::Output;
 use crate::place::resolved;
+use crate::plan::{self, Plan};
 use crate::signals::Signals;
 use progress::Bar;
 
@@ -83,6 +84,8 @@ pub(crate) struct Args {
     #[arg(long)]
     steps: Option<usize>,
     #[command(flatten)]
+    dry: DryRunFlag,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -90,7 +93,8 @@ const EXAMPLES: &str = "\
 Examples:
   paint train --dataset cifar10 --data CIFAR --backbone vit_tiny_patch4_32 --device cuda:0 --precision bf16
   paint train --dataset cifar10 --data CIFAR --backbone vit_base_patch16_224 --weights vit_base.safetensors
-  paint train --dataset folder --data photos/ --backbone resnet18 --epochs 30 --set lr=0.05 --resume";
+  paint train --dataset folder --data photos/ --backbone resnet18 --epochs 30 --set lr=0.05 --resume
+  paint train --dataset cifar10 --data CIFAR --backbone vit_tiny_patch4_32 --preset vit --dry-run";
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let device = args.network.compute.open()?;
@@ -102,6 +106,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let recipe = recipe(args, network)?;
     let dataset = open(&args.dataset, args.data.as_deref(), Split::Train, None)?;
+    if args.dry.dry_run {
+        return plan(args, network, &recipe, &*dataset);
+    }
     let start = Start {
         weights: args.weights.clone(),
         image_size: args.image_size.map(|side| [side, side]),
@@ -151,13 +158,46 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     args.output.print(&summary, text)
 }
 
-/// The preset, then the flags, then `--set`.
-fn recipe(args: &Args, network: &BackboneEntry) -> Result<Recipe> {
-    let row = match &args.preset {
+/// The recipe to start from.
+fn start_of(args: &Args, network: &BackboneEntry) -> Result<&'static Preset> {
+    Ok(match &args.preset {
         Some(name) => preset(name)?,
         None => preset_for(network.family, args.weights.is_some()),
+    })
+}
+
+/// Prints what would train.
+fn plan(
+    args: &Args,
+    network: &BackboneEntry,
+    recipe: &Recipe,
+    dataset: &dyn Dataset,
+) -> Result<()> {
+    let start = start_of(args, network)?;
+    let from = args.weights.as_ref().map_or_else(
+        || format!("from scratch, seed {}", args.network.seed.value()),
+        |weights| format!("from {}", weights.display()),
+    );
+    let images = dataset.len(0).min(args.limit.unwrap_or(usize::MAX));
+    let facts = [
+        format!("{} {from}", network.name),
+        format!("{images} images of {}, {} classes", args.dataset, dataset.info().num_classes),
+        format!("results in {}", args.out.display()),
+    ];
+    let base = plan::leaves(&(start.recipe)())?;
+    let values = plan::leaves(recipe)?;
+    let origin = |key: &str| match (base.get(key), values.get(key)) {
+        (Some(before), Some(now)) if before != now => {
+            format!("changed, {before} in preset {}", start.name)
+        }
+        _ => format!("preset {}", start.name),
     };
-    let base = (row.recipe)();
+    args.output.print(&Plan::new(recipe, &facts, origin)?, Plan::text)
+}
+
+/// The preset, then the flags, then `--set`.
+fn recipe(args: &Args, network: &BackboneEntry) -> Result<Recipe> {
+    let base = (start_of(args, network)?.recipe)();
     let mut draft = Draft::parse(&base.to_toml()?, "recipe")?;
     for (key, value) in [("epochs", args.epochs), ("batch_size", args.network.batch_size)] {
         if let Some(value) = value {

@@ -9,6 +9,7 @@ const CASES: &[(i32, &str)] = &[
     (0, "--version"),
     (0, "--help"),
     (0, "list methods"),
+    (0, "explain paint"),
     (0, "inspect ASSETS/vit_tiny_patch4_32_cifar10/model.safetensors"),
     (0, "run --method source --dataset embedded --weights embedded --limit 1 --out TMP/run"),
     // A file is missing or is something else.
@@ -28,7 +29,9 @@ const CASES: &[(i32, &str)] = &[
     // A name or a key does not exist, or a value is out of range.
     (2, "explode"),
     (2, "list nothing"),
+    (2, "explain nothing"),
     (2, "run"),
+    (2, "report TMP --metric precision"),
     (2, "run --method sauce --dataset embedded --weights embedded --out TMP/run"),
     (2, "run --method source --dataset embedded --weights embedded --out TMP/run --set sede=1"),
     (2, "run --method source --dataset embedded --weights embedded --out TMP/run --device tpu"),

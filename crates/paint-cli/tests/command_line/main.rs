@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 mod cam;
+mod dry_run;
 mod exit_status;
+mod explain;
 mod flags;
 mod hostile;
 mod inspect;
+mod metric;
 mod stderr;
 
 use std::process::{Command, Output};

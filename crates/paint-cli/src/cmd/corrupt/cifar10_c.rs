@@ -5,7 +5,7 @@ use std::{io, path::Path, sync::atomic::Ordering};
 use paint_data::{
     Dataset, Image, NpyWriter,
     corruption::Corruption,
-    dataset::{self, Options},
+    dataset::{DatasetEntry, Options},
     write_atomically,
 };
 use rayon::prelude::*;
@@ -17,8 +17,13 @@ use crate::Usage;
 const CHUNK: usize = 1024;
 
 /// Writes what is missing; the number of files of the whole layout.
-pub(super) fn write(job: &Job, row: &str, input: &Path, out: &Path) -> anyhow::Result<usize> {
-    let data = (dataset::entry(row)?.open)(input, &Options::default())?;
+pub(super) fn write(
+    job: &Job,
+    row: &DatasetEntry,
+    input: &Path,
+    out: &Path,
+) -> anyhow::Result<usize> {
+    let data = (row.open)(input, &Options::default())?;
     let mut files = job.corruptions.len();
     let labels: Option<Vec<usize>> = (0..data.len(0)).map(|index| data.label(0, index)).collect();
     if let Some(labels) = labels {

@@ -11,7 +11,6 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{Args, Format, TableArg};
-use crate::place::dataset_row;
 
 /// What decides the pixels; the choice of corruptions and severities does not, so a second run may add some.
 #[derive(Debug, Serialize)]
@@ -69,13 +68,12 @@ fn is_alone(out: &Path) -> std::io::Result<bool> {
 
 /// Digits over the names and the contents of all images, and their labels where the layout holds some.
 fn images(input: &Path, format: Format) -> anyhow::Result<String> {
-    let row = dataset_row(input);
     let labels = match format {
         Format::ImagenetC => Labels::Ignored,
         Format::Cifar10C => Labels::Read,
     };
     let options = Options { labels, ..Options::default() };
-    let data = (dataset::entry(row)?.open)(input, &options)?;
+    let data = (dataset::entry_at(input).open)(input, &options)?;
     let content = |index| Ok(Sha256::digest(data.content(0, index)?));
     let contents: Vec<_> =
         (0..data.len(0)).into_par_iter().map(content).collect::<paint_data::Result<_>>()?;

@@ -3,6 +3,7 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use paint_run::Event;
 use paint_run::event::BatchDone;
+use paint_run::metric::Rate;
 
 use crate::message;
 
@@ -14,15 +15,21 @@ pub(super) struct Screen {
     last: Vec<Option<BatchDone>>,
     /// Every batch of each method, for the page.
     pub(super) batches: Vec<Vec<BatchDone>>,
+    /// Whether accuracies or errors are shown.
+    pub(super) rate: Rate,
 }
 
 impl Screen {
-    pub(super) fn new(methods: Vec<&'static str>, batches: usize) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        methods: Vec<&'static str>,
+        batches: usize,
+        rate: Rate,
+    ) -> anyhow::Result<Self> {
         let bar = ProgressBar::with_draw_target(Some(batches as u64), message::bar_target());
         bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")?);
         let count = methods.len();
-        let screen =
-            Self { methods, bar, last: vec![None; count], batches: vec![Vec::new(); count] };
+        let (last, batches) = (vec![None; count], vec![Vec::new(); count]);
+        let screen = Self { methods, bar, last, batches, rate };
         screen.line(&screen.head());
         Ok(screen)
     }
@@ -38,7 +45,7 @@ impl Screen {
 
     fn head(&self) -> String {
         let methods: Vec<String> = self.methods.iter().map(|name| format!("{name:>7}")).collect();
-        format!("{:18} {}  prompts", "accuracy in %", methods.join(" "))
+        format!("{:18} {}  prompts", format!("{} in %", self.rate.name()), methods.join(" "))
     }
 
     /// Takes note of what happened to the method at `at`.
@@ -51,8 +58,8 @@ impl Screen {
                 if at + 1 == self.methods.len() {
                     self.batch_done();
                 } else if batch.index == 0 {
-                    let accuracy = percent(batch.domain_accuracy);
-                    self.line(&format!("{:18} {accuracy:>7}  after the first batch", batch.domain));
+                    let figure = self.percent(batch.domain_accuracy);
+                    self.line(&format!("{:18} {figure:>7}  after the first batch", batch.domain));
                 }
             }
             Event::RunDone(_) if at + 1 == self.methods.len() => self.bar.finish_and_clear(),
@@ -68,7 +75,7 @@ impl Screen {
             .iter()
             .zip(&self.last)
             .map(|(name, last)| {
-                format!("{name} {}", percent(last.as_ref().and_then(|b| b.running_accuracy)))
+                format!("{name} {}", self.percent(last.as_ref().and_then(|b| b.running_accuracy)))
             })
             .collect();
         let domain = self.domain_line(&batch.domain);
@@ -94,7 +101,10 @@ impl Screen {
             .last
             .iter()
             .map(|last| {
-                format!("{:>7}", percent(last.as_ref().and_then(|batch| batch.domain_accuracy)))
+                format!(
+                    "{:>7}",
+                    self.percent(last.as_ref().and_then(|batch| batch.domain_accuracy))
+                )
             })
             .collect();
         let prompt = self.last.iter().flatten().find_map(|batch| batch.prompt);
@@ -102,8 +112,8 @@ impl Screen {
             prompt.map_or_else(String::new, |prompt| format!("  in use: {}", prompt.index));
         format!("{name:18} {}{prompt}", accuracies.join(" "))
     }
-}
 
-fn percent(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".into(), |value| format!("{value:.1}"))
+    fn percent(&self, accuracy: Option<f64>) -> String {
+        accuracy.map_or_else(|| "-".into(), |value| format!("{:.1}", self.rate.of(value)))
+    }
 }
