@@ -102,19 +102,27 @@ fn protocol(results: &Results, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Row;
     use crate::report::sample::{hostile, renamed, results};
 
     fn page(results: &Results) -> String {
         let comparisons = [Comparison::new(results, "table1").unwrap()];
+        let timings: Vec<CellTiming> = results.rows.iter().map(timing).collect();
         bench_page(&BenchPage {
             results,
             comparisons: &comparisons,
             traces: &[],
             shots: &[],
             cams: &[],
-            timings: &[],
+            timings: &timings,
             warnings: &[],
         })
+    }
+
+    /// A millisecond per image.
+    fn timing(row: &Row) -> CellTiming {
+        let (cell, label, device) = ("0".into(), row.label.clone(), "cpu".into());
+        CellTiming { cell, label, device, ms_per_image: 1.0, peak_memory_mib: None }
     }
 
     #[test]
@@ -131,6 +139,8 @@ mod tests {
             html.matches("<table").count(),
             html.matches("<div class=\"wide\"><table").count()
         );
-        assert_eq!(html.matches("<svg").count(), html.matches("<div class=\"chart\"><svg").count());
+        let charts = html.matches("<svg").count();
+        assert_eq!(charts, html.matches("<div class=\"chart\"><svg").count());
+        assert!(charts > 0, "a page without charts shows nothing");
     }
 }
