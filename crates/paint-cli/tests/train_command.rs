@@ -72,7 +72,11 @@ fn a_transformer_of_another_image_size_runs_at_that_size_and_no_other() {
         let files = ["--weights", weights.to_str().unwrap(), "--out", to.to_str().unwrap()];
         paint(&[&run[..], &files, more].concat())
     };
-    let output = run(&[]);
+    // Its statistics lie beside it, where `keel` finds them.
+    assert!(out.join("model.statistics.safetensors").exists());
+    let output = run(&["--method", "keel", "--overwrite"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let output = run(&["--overwrite"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let output = run(&["--overwrite", "--set", "model.input_size=[32,32]"]);
     assert!(stderr(&output).contains("pos_embed"), "{}", stderr(&output));

@@ -188,6 +188,12 @@ impl Learner {
         self.optimizer.reset();
     }
 
+    /// Back to where it began.
+    pub(crate) fn restart(&mut self) {
+        self.restore_source();
+        self.step = 0;
+    }
+
     /// Ends a batch. A parameter that is not finite is an error.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.freeze();

@@ -1,9 +1,9 @@
 //! What a transformer's tokens are like on clean images: the reference of the methods that align to it.
 //!
 //! Letters: `D` width, `r` the rank of the kept covariance, `n_s` images. For every block, over clean images: the mean and
-//! variance of the class token; of the patches the mean `μ_s`, the variance `C` between images of an image's mean, and the
+//! variance of the class token; of the patches mean `μ_s` and variance, the variance `C` between images of an image's mean, and the
 //! `r` leading eigenvectors `U` (rows) and deviations `λ^½` of the covariance. For the key of a domain (see
-//! [`key_of`]) mean and deviation between images.
+//! [`key_of`]), and for the features that the classifier reads, mean and deviation between images.
 
 mod collect;
 mod file;
@@ -14,6 +14,7 @@ use paint_nn::backbone::Backbone;
 use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 
+use crate::build_args::BuildArgs;
 use crate::{Error, Result};
 
 /// `r`, where the width is not smaller: what remains of the covariance changed no result on held-out corruptions.
@@ -32,6 +33,10 @@ pub struct SourceStatistics {
     pub(crate) key_mean: Vec<f32>,
     /// `[4 D]`, above 0.
     pub(crate) key_std: Vec<f32>,
+    /// `[D]`, the mean of what the classifier reads.
+    pub(crate) pooled_mean: Vec<f32>,
+    /// `[D]`, its deviation, above 0.
+    pub(crate) pooled_std: Vec<f32>,
     /// One entry a block.
     pub(crate) blocks: Vec<BlockStatistics>,
 }
@@ -72,6 +77,8 @@ pub(crate) struct PatchStatistics {
     pub(crate) mean: Vec<f32>,
     /// `C`, `[D]`, above 0.
     pub(crate) between: Vec<f32>,
+    /// Their variance, `[D]`, above 0.
+    pub(crate) var: Vec<f32>,
     /// `U`, `[r, D]`.
     pub(crate) basis: Vec<f32>,
     /// `λ^½`, `[r]`, above 0.
@@ -95,6 +102,17 @@ impl SourceStatistics {
     /// How many images they were made from.
     pub fn images(&self) -> usize {
         self.images
+    }
+
+    /// Those that come with the weights, or of the source images where none do; nothing without either.
+    pub(crate) fn of(args: &BuildArgs<'_>) -> Result<Option<Self>> {
+        Ok(match (args.statistics, args.source) {
+            (Some(statistics), _) => Some(statistics.read()?),
+            (None, Some(source)) => {
+                Some(Self::collect(args.model, source.images(args.model.spec())?)?)
+            }
+            (None, None) => None,
+        })
     }
 
     /// Refuses another network, and other weights than those the statistics were made with.

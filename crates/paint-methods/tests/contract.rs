@@ -65,8 +65,9 @@ fn variants(entry: &MethodEntry) -> Vec<Table> {
         ),
         "santa" => (Table::new(), vec![toml! { contrast.images = 7 }]),
         "keel" => (
-            toml! { memory = 20 },
+            toml! { memory = 20 fewest_images = 2 },
             vec![
+                toml! { form = "gradient" preset = "vit_cifar10" trained_blocks = 2 joint = false },
                 toml! { statistics = "none" },
                 toml! { capacity = 2 first_block = 0 strength = 1.0 },
             ],

@@ -10,6 +10,7 @@ mod conjugate;
 mod contrastive;
 mod cross_entropy;
 mod double_softmax;
+mod moments;
 
 pub use conjugate::poly_conjugate;
 pub use contrastive::supervised_contrastive;
@@ -20,6 +21,7 @@ pub use cross_entropy::{
 pub use double_softmax::{
     double_softmax_consistency, double_softmax_diversity, double_softmax_entropy,
 };
+pub use moments::moment_distance;
 
 use paint_tensor::Tensor;
 

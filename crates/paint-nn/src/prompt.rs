@@ -17,6 +17,7 @@
 //!   [`Reliability`]).
 //! - The paper moves the key once per batch, the code at every forward pass; the caller decides.
 //! - Ties in the vote go to the lowest index; the code leaves them open.
+//! - `η` may be measured in the batch's likeness to itself, in place of a cosine that suits one model (ours, [`Scale`]).
 //! - The code fails at the sixteenth prompt. This memory grows or, with a `capacity`, merges the two prompts with the
 //!   nearest keys (ours).
 
@@ -24,7 +25,7 @@ mod config;
 mod merge;
 mod queries;
 
-pub use config::{PromptConfig, Reliability, Threshold};
+pub use config::{PromptConfig, Reliability, Scale, Threshold};
 pub use queries::Queries;
 
 use paint_tensor::{Device, Tensor};
@@ -162,11 +163,19 @@ impl PromptMemory {
         draw: Draw<'_>,
     ) -> Result<Selection> {
         let found = self.lookup(queries, images)?;
-        let (eta, threshold) = (self.config.eta, self.config.threshold);
         // 4. Eq. 5: below η the samples come from a new domain.
-        let unreliable = |selection: &Selection| match threshold {
-            Threshold::Below => selection.reliability.is_none_or(|r| r < eta),
-            Threshold::AtOrBelow => selection.reliability.is_none_or(|r| r <= eta),
+        let eta = match self.config.scale {
+            Scale::Absolute => Some(self.config.eta),
+            Scale::Relative => queries.likeness().map(|own| self.config.eta * own),
+        };
+        let threshold = self.config.threshold;
+        let unreliable = |selection: &Selection| match (selection.reliability, eta) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(r), Some(eta)) => match threshold {
+                Threshold::Below => r < eta,
+                Threshold::AtOrBelow => r <= eta,
+            },
         };
         match found {
             Some(selection) if !unreliable(&selection) => {

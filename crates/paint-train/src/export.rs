@@ -15,9 +15,11 @@ use crate::error::Result;
 use crate::event::Epoch;
 use crate::identity::Identity;
 
-/// The files.
-pub(crate) const WEIGHTS: &str = "model.safetensors";
+/// The file of weights.
+pub const WEIGHTS: &str = "model.safetensors";
 pub(crate) const CONFIG: &str = "config.json";
+/// Statistics of tokens on clean images, which the caller may add.
+pub(crate) const STATISTICS: &str = "model.statistics.safetensors";
 
 /// How numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use paint_data::image::{Filter, Preprocess};
 use paint_data::{Dataset, Image};
 use paint_rng::Fnv;
-use paint_tensor::{Device, Images};
+use paint_tensor::{Device, Draw, Edge, Images, Tensor, View};
 
 use crate::error::{Error, Result};
 
@@ -28,6 +28,14 @@ pub struct LabelledImages {
 }
 
 impl LabelledImages {
+    /// The images at these places, stretched to the size of a network's input and not augmented.
+    pub fn stretched(&self, places: &[usize], size: [usize; 2]) -> Result<Tensor> {
+        let stored = self.images.size();
+        let draw = |&place: &usize| Draw::plain(View::stretched(place, stored, size));
+        let draws: Vec<Draw> = places.iter().map(draw).collect();
+        Ok(self.images.compose(&draws, size, Edge::Zeros)?)
+    }
+
     /// Reads the first `limit` images (all, if none) of a dataset with one domain, for a network that takes `input`.
     pub fn read(
         dataset: &dyn Dataset,

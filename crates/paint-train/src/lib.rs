@@ -46,7 +46,7 @@ pub use batch::Batch;
 pub use error::{Error, Result};
 pub use evaluate::accuracy;
 pub use event::{Epoch, Event, Observer, Progress};
-pub use export::Numbers;
+pub use export::{Numbers, WEIGHTS};
 pub use identity::Identity;
 pub use images::LabelledImages;
 pub use recipe::{Decay, Optimizer, PRESETS, Preset, Recipe, preset, preset_for};

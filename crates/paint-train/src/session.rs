@@ -16,7 +16,7 @@ use crate::checkpoint::{self, Position};
 use crate::error::{Error, Result};
 use crate::evaluate::accuracy;
 use crate::event::{Epoch, Event, Observer, Progress};
-use crate::export::{About, CONFIG, Numbers, WEIGHTS, export};
+use crate::export::{About, CONFIG, Numbers, STATISTICS, WEIGHTS, export};
 use crate::identity::Identity;
 use crate::images::LabelledImages;
 use crate::meter::Meter;
@@ -27,7 +27,7 @@ const LOOK: usize = 50;
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const LOG: &str = "log.jsonl";
 /// Every file of a training.
-const OUTPUTS: [&str; 4] = [CHECKPOINT, LOG, WEIGHTS, CONFIG];
+const OUTPUTS: [&str; 5] = [CHECKPOINT, LOG, WEIGHTS, CONFIG, STATISTICS];
 
 /// What to do with an earlier training in the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! `paint train`: make a source model, from scratch or from given weights; can be stopped at any moment and continued.
 
 mod progress;
+mod statistics;
 
 use std::path::{Path, PathBuf};
 
@@ -154,6 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         summary => summary?,
     };
+    statistics::write(&args.out, &data, seed, &device)?;
     note!("written: {}", args.out.display());
     args.output.print(&summary, text)
 }

@@ -1,5 +1,6 @@
 //! keel, a method of this project: tokens are moved back towards what they are like on clean images, as far as the
-//! evidence goes. One forward pass, no gradient, no parameter changes.
+//! evidence goes. The forward-only form is one forward pass: no gradient, no parameter changes. In the gradient form a
+//! second network learns beside it, and both predict.
 //!
 //! A corruption shifts the distribution of the tokens after every block. Knowing that distribution on clean images
 //! ([`SourceStatistics`]), a batch of a domain seen so far in `n` images is moved as follows. Letters: `x` a token, `μ_s`
@@ -36,26 +37,42 @@
 //! 10. and predictions become `z/T + ln(K π)` with the shares `π` of the classes in the batch by expectation and
 //!     maximisation (Saerens et al. 2002), `T = 1.5`.
 //!
+//! The gradient form, `form = "gradient"`, leaves all of the above as it is and adds a copy of the network whose first
+//! `trained_blocks` blocks `θ` learn. Losses through aligned tokens collapse: an aligned pass is sure of itself whether it
+//! is right or not, and the losses only make it surer. So the copy runs without alignment, and the predictions meet.
+//!
+//! 11. The statistic loss, the mean over blocks of the class tokens' distance and the patches':
+//!     `L_stat = mean_c [((m - μ_s)_c / σ_s,c)² + ((s - σ_s)_c / σ_s,c)²]`, `m` and `s` those of the batch.
+//! 12. One step on PAINT's losses with it, `L_mi + β L_ic + w_s L_stat`, by an Adam made anew, then a pull to the source:
+//!     `θ ← (1 - κ) θ + κ θ_s`. Batches below `fewest_images`, and classes that come in runs (9), take no step.
+//! 13. The prediction is the mean of the logits of both passes, which is that of their log-probabilities up to a
+//!     constant for each image. While classes come in runs, it is the aligned pass's alone.
+//!
 //! Without source statistics only the mean logit is moved, to the bias of the head:
 //! `z ← z - n/(n + 10) (mean z - b)`, a re-centring of the features as in NEO. On held-out corruptions that was worth between a
-//! seventh and two fifths of what the statistics are.
+//! seventh and two fifths of what the statistics are. There is nothing to learn from then, whatever `form` says.
 //!
-//! 11. On a convolutional network: batch norms with `(n_0 μ_s + n m + B m_B) / (n_0 + n + B)`, variances alike, which is
-//!     `bn_adapt` for `n_0 = n = 0`. No other source statistics are needed. Without batch norms it is `source`.
+//! 14. On a convolutional network: batch norms with `(n_0 μ_s + n m + B m_B) / (n_0 + n + B)`, variances alike, which is
+//!     `bn_adapt` for `n_0 = n = 0`. No other source statistics are needed, and both forms are the same. Without batch norms it is
+//!     `source`.
 //!
 //! # Where the constants come from
 //! All were chosen on four corruptions that no benchmark here uses (speckle noise, Gaussian blur, spatter, saturate) and
 //! on conditions of our own (uniform noise, haze, posterised and dim images), never on the fifteen. The presets differ
 //! in which patches move and how far: a ViT for 32x32 images gains most from half the way in the first six blocks, where
-//! DeiT-Tiny loses, which gains from a fifth of the way after blocks 3 to 6.
+//! DeiT-Tiny loses, which gains from a fifth of the way after blocks 3 to 6. They differ in the form too: on DeiT-Tiny the
+//! network that learns is worth more than alignment, and both together more than either; on the small ViT alignment alone
+//! is better than both, at a fraction of the cost.
 
 mod align;
 mod batch_norm;
 mod config;
 mod domain;
+mod gradient;
 mod memory;
 mod prior;
 mod recentre;
+mod statistic_loss;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -74,18 +91,21 @@ use crate::statistics::SourceStatistics;
 use crate::{Error, Result, images};
 use align::{Found, Mode, Reference};
 use batch_norm::Running;
-pub use config::Config;
 use config::{AUTO, NONE};
+pub use config::{Config, FormKind};
+use gradient::Gradient;
 use memory::Memory;
 use prior::Correlation;
 use recentre::Recentre;
 
 const NAME: &str = "keel";
+/// The part of a state that holds the network that learns.
+const LEARNER: &str = "learner";
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "none",
-    what: "tokens moved towards clean statistics, as far as evidence goes; no gradient",
+    what: "tokens moved towards clean statistics, as far as evidence goes; with or without a gradient step",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
     presets: Presets::ByNetwork,
@@ -116,8 +136,8 @@ impl Clone for Shared {
 /// What is moved.
 #[derive(Clone)]
 enum Form {
-    /// Tokens of a transformer.
-    Tokens { reference: Arc<Reference>, memory: Memory },
+    /// Tokens of a transformer, and the network that learns in the gradient form.
+    Tokens { reference: Arc<Reference>, memory: Memory, gradient: Option<Box<Gradient>> },
     /// The logits of a transformer without source statistics.
     Logits(Recentre),
     /// Statistics of batch norms.
@@ -133,9 +153,12 @@ impl Keel {
             Form::BatchNorms(Running::new(&*model))
         } else if let Some(statistics) = statistics(args, &config)? {
             statistics.check(&*model)?;
-            let id = model.params().id("norm.weight")?;
-            let reference = Reference::new(statistics, model.params()[id].device())?.into();
-            Form::Tokens { reference, memory: Memory::default() }
+            let gradient = match config.form {
+                FormKind::Forward => None,
+                FormKind::Gradient => Some(Gradient::new(args, &config, &statistics)?.into()),
+            };
+            let reference = Reference::new(statistics, &model.params().device())?.into();
+            Form::Tokens { reference, memory: Memory::default(), gradient }
         } else {
             Form::Logits(Recentre::new(&*model, classes.as_deref())?)
         };
@@ -150,19 +173,38 @@ impl Keel {
         })
     }
 
-    fn adapt(&mut self, images: &Tensor) -> Result<Step> {
+    /// The network that learns, where one does.
+    fn gradient(&self) -> Option<&Gradient> {
+        match &self.form {
+            Form::Tokens { gradient, .. } => gradient.as_deref(),
+            Form::Logits(_) | Form::BatchNorms(_) => None,
+        }
+    }
+
+    /// Predicts a batch and learns from it; weights only where `tunes`.
+    fn adapt(&mut self, images: &Tensor, tunes: bool) -> Result<Step> {
         let correlated = self.config.prior && self.correlation.holds();
         let (model, classes) = (&mut *self.model.0, self.classes.as_deref());
         let mut scalars = Vec::new();
         let logits = match &mut self.form {
-            Form::Tokens { reference, memory } => {
+            Form::Tokens { reference, memory, gradient } => {
                 let how = (Mode::Learn, !correlated);
+                let embedding = model.embed(images)?;
+                let batch = (&embedding, classes);
                 let (features, Found { domain, weight }) =
-                    align::forward(model, reference, &self.config, memory, (images, classes), how)?;
+                    align::forward(model, reference, &self.config, memory, batch, how)?;
                 scalars.push(("weight", weight));
                 scalars.push(("domain", domain.map_or(-1.0, |id| id as f64)));
                 scalars.push(("domains", memory.domains.len() as f64));
-                features.logits
+                match gradient.as_mut().filter(|_| !correlated) {
+                    None => features.logits,
+                    Some(gradient) => {
+                        if tunes && images.shape()[0] >= self.config.fewest_images {
+                            scalars.extend(gradient.tune(&embedding)?);
+                        }
+                        joined(&features.logits, &gradient.logits(&embedding)?, &self.config)?
+                    }
+                }
             }
             Form::Logits(recentre) => recentre.step(plain(model, images, classes)?, correlated)?,
             Form::BatchNorms(running) if running.is_empty() => plain(model, images, classes)?,
@@ -180,17 +222,16 @@ impl Keel {
     }
 }
 
+/// The prediction of both passes together (Eq. 13).
+fn joined(aligned: &Tensor, learned: &Tensor, config: &Config) -> Result<Tensor> {
+    Ok(if config.joint { aligned.lerp(learned, 0.5)? } else { learned.clone() })
+}
+
 /// The source statistics that the settings name.
 fn statistics(args: &BuildArgs<'_>, config: &Config) -> Result<Option<SourceStatistics>> {
     Ok(match config.statistics.as_str() {
         NONE => None,
-        AUTO => match (args.statistics, args.source) {
-            (Some(statistics), _) => Some(statistics.read()?),
-            (None, Some(source)) => {
-                Some(SourceStatistics::collect(args.model, source.images(args.model.spec())?)?)
-            }
-            (None, None) => None,
-        },
+        AUTO => SourceStatistics::of(args)?,
         path => Some(SourceStatistics::open(path)?),
     })
 }
@@ -203,25 +244,25 @@ impl Method for Keel {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
         images::check(images, self.model.0.spec())?;
         let before = self.clone();
-        self.adapt(&images.detach()).inspect_err(|_| *self = before)
+        self.adapt(&images.detach(), true).inspect_err(|_| *self = before)
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
         images::check(images, self.model.0.spec())?;
         let (model, classes, images) = (&*self.model.0, self.classes.as_deref(), images.detach());
         match &self.form {
-            Form::Tokens { reference, memory } => {
-                let how = (Mode::Look, !(self.config.prior && self.correlation.holds()));
-                let mut memory = memory.clone();
-                let (features, _) = align::forward(
-                    model,
-                    reference,
-                    &self.config,
-                    &mut memory,
-                    (&images, classes),
-                    how,
-                )?;
-                Ok(features.logits)
+            Form::Tokens { reference, memory, gradient } => {
+                let correlated = self.config.prior && self.correlation.holds();
+                let (embedding, mut memory) = (model.embed(&images)?, memory.clone());
+                let (batch, how) = ((&embedding, classes), (Mode::Look, !correlated));
+                let (features, _) =
+                    align::forward(model, reference, &self.config, &mut memory, batch, how)?;
+                match gradient.as_ref().filter(|_| !correlated) {
+                    None => Ok(features.logits),
+                    Some(gradient) => {
+                        joined(&features.logits, &gradient.logits(&embedding)?, &self.config)
+                    }
+                }
             }
             Form::Logits(recentre) => recentre.apply(&plain(model, &images, classes)?),
             Form::BatchNorms(_) => plain(model, &images, classes),
@@ -229,13 +270,17 @@ impl Method for Keel {
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
-        Ok(self.clone().step(images)?.logits)
+        images::check(images, self.model.0.spec())?;
+        Ok(self.clone().adapt(&images.detach(), false)?.logits)
     }
 
     fn reset(&mut self) -> Result<()> {
         (self.correlation, self.step) = (Correlation::new(self.correlation.classes()), 0);
         match &mut self.form {
-            Form::Tokens { memory, .. } => *memory = Memory::default(),
+            Form::Tokens { memory, gradient, .. } => {
+                *memory = Memory::default();
+                gradient.iter_mut().for_each(|gradient| gradient.reset());
+            }
             Form::Logits(recentre) => recentre.reset(),
             Form::BatchNorms(running) => running.reset(&mut *self.model.0, &self.config)?,
         }
@@ -246,14 +291,17 @@ impl Method for Keel {
         let mut state = State::default();
         state.counters.insert("step".into(), self.step);
         state.nest("correlation", self.correlation.save()?);
-        state.nest(
-            "form",
-            match &self.form {
-                Form::Tokens { memory, .. } => memory.save()?,
-                Form::Logits(recentre) => recentre.save()?,
-                Form::BatchNorms(running) => running.save(),
-            },
-        );
+        let form = match &self.form {
+            Form::Tokens { memory, gradient, .. } => {
+                if let Some(gradient) = gradient {
+                    state.nest(LEARNER, gradient.save());
+                }
+                memory.save()?
+            }
+            Form::Logits(recentre) => recentre.save()?,
+            Form::BatchNorms(running) => running.save(),
+        };
+        state.nest("form", form);
         Ok(state)
     }
 
@@ -264,8 +312,11 @@ impl Method for Keel {
             Correlation::load(&state.part("correlation"), next.correlation.classes())?;
         let part = state.part("form");
         match &mut next.form {
-            Form::Tokens { reference, memory } => {
+            Form::Tokens { reference, memory, gradient } => {
                 *memory = Memory::load(&part, &reference.statistics, next.config.capacity)?;
+                if let Some(gradient) = gradient {
+                    gradient.load(&state.part(LEARNER))?;
+                }
             }
             Form::Logits(recentre) => recentre.load(&part)?,
             Form::BatchNorms(running) => running.load(&part, &mut *next.model.0, &next.config)?,
@@ -275,10 +326,10 @@ impl Method for Keel {
     }
 
     fn trainable(&self) -> Vec<String> {
-        Vec::new()
+        self.gradient().map_or_else(Vec::new, Gradient::trainable)
     }
 
     fn model(&self) -> Option<&dyn Backbone> {
-        Some(&*self.model.0)
+        Some(self.gradient().map_or(&*self.model.0, Gradient::model))
     }
 }

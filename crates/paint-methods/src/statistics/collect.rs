@@ -26,25 +26,32 @@ impl SourceStatistics {
             });
         }
         let (d, depth) = (model.spec().feature_dim, model.spec().depth);
-        let sums =
-            RefCell::new(Sums { d, keys: Vec::new(), blocks: vec![Block::default(); depth] });
+        let sums = RefCell::new(Sums {
+            d,
+            keys: Vec::new(),
+            pooled: Vec::new(),
+            blocks: vec![Block::default(); depth],
+        });
         for first in (0..n).step_by(CHUNK) {
             let embedding = model.embed(&images.slice(0, first, CHUNK.min(n - first))?.detach())?;
             sums.borrow_mut().keys.extend(key_of(&embedding)?);
             let hook = Collector { first, sums: &sums };
-            model.forward_embedded(
-                &embedding,
-                &Request { after_block: Some(&hook), ..Request::default() },
-            )?;
+            let request = Request { after_block: Some(&hook), ..Request::default() };
+            let pooled = model.forward_embedded(&embedding, &request)?.pooled.to_vec()?;
+            sums.borrow_mut().pooled.extend(pooled.chunks(d).map(<[f32]>::to_vec));
         }
         let sums = sums.into_inner();
         let (key_mean, key_var) = moments(&sums.keys);
+        let (pooled_mean, pooled_var) = moments(&sums.pooled);
+        let roots = |var: &[f32]| var.iter().map(|v| v.sqrt()).collect();
         Ok(Self {
             images: n,
             width: d,
             weights: model.params().fingerprint(&Trainable::All)?,
             key_mean,
-            key_std: key_var.iter().map(|v| v.sqrt()).collect(),
+            key_std: roots(&key_var),
+            pooled_mean,
+            pooled_std: roots(&pooled_var),
             blocks: sums.blocks.iter().map(|block| block.finish(d)).collect(),
         })
     }
@@ -55,6 +62,8 @@ struct Sums {
     d: usize,
     /// One row an image: of the embedding, then of block 0.
     keys: Vec<Vec<f32>>,
+    /// One row an image.
+    pooled: Vec<Vec<f32>>,
     blocks: Vec<Block>,
 }
 
@@ -112,13 +121,15 @@ impl Block {
             let (mean, between) = moments(&self.patches);
             let n = self.patches.len() as f64;
             let product = |at: usize| f64::from(mean[at / d]) * f64::from(mean[at % d]);
-            let covariance =
+            let covariance: Vec<f64> =
                 self.square.iter().enumerate().map(|(at, x)| x / n - product(at)).collect();
+            let var = covariance.iter().step_by(d + 1).map(|v| v.max(FLOOR) as f32).collect();
             let eigen = eigen::symmetric(covariance, d);
             let r = RANK.min(d);
             PatchStatistics {
                 mean,
                 between,
+                var,
                 basis: eigen.vectors[..r * d].iter().map(|&x| x as f32).collect(),
                 scale: eigen.values[..r].iter().map(|v| v.max(FLOOR).sqrt() as f32).collect(),
             }

@@ -9,7 +9,7 @@ use super::{BlockStatistics, PatchStatistics, SourceStatistics};
 use crate::{Error, Result};
 
 /// What the metadata says of the content; the number grows when old files can no longer be read.
-const KIND: (&str, &str) = ("kind", "paint source statistics 1");
+const KIND: (&str, &str) = ("kind", "paint source statistics 2");
 
 impl SourceStatistics {
     /// Writes the file. It is complete, or not there.
@@ -18,6 +18,8 @@ impl SourceStatistics {
         let mut arrays: Vec<(String, Vec<usize>, &[f32])> = vec![
             ("key.mean".into(), vec![4 * d], &self.key_mean),
             ("key.std".into(), vec![4 * d], &self.key_std),
+            ("pooled.mean".into(), vec![d], &self.pooled_mean),
+            ("pooled.std".into(), vec![d], &self.pooled_std),
         ];
         for (i, block) in self.blocks.iter().enumerate() {
             let name = |what: &str| format!("blocks.{i}.{what}");
@@ -26,6 +28,7 @@ impl SourceStatistics {
             if let Some(patch) = &block.patch {
                 arrays.push((name("patch.mean"), vec![d], &patch.mean));
                 arrays.push((name("patch.between"), vec![d], &patch.between));
+                arrays.push((name("patch.var"), vec![d], &patch.var));
                 arrays.push((name("patch.basis"), vec![patch.rank(), d], &patch.basis));
                 arrays.push((name("patch.scale"), vec![patch.rank()], &patch.scale));
             }
@@ -62,7 +65,7 @@ impl SourceStatistics {
         if metadata.get(KIND.0).map(String::as_str) != Some(KIND.1) {
             let found = metadata.get(KIND.0).map_or("none".to_owned(), |kind| format!("{kind:?}"));
             return Err(refuse(
-                "a file that `paint stats` wrote, of kind \"paint source statistics 1\"",
+                "a file that `paint stats` wrote, of kind \"paint source statistics 2\"",
                 found,
             ));
         }
@@ -85,6 +88,8 @@ impl SourceStatistics {
         let mut reader = Reader { file, path };
         let (key_mean, key_std) =
             (reader.take("key.mean", &[4 * d], false)?, reader.take("key.std", &[4 * d], true)?);
+        let pooled_mean = reader.take("pooled.mean", &[d], false)?;
+        let pooled_std = reader.take("pooled.std", &[d], true)?;
         let mut blocks = Vec::new();
         while reader.file.get(&format!("blocks.{}.cls.mean", blocks.len())).is_some() {
             blocks.push(reader.block(blocks.len(), d)?);
@@ -95,7 +100,7 @@ impl SourceStatistics {
         if blocks.is_empty() {
             return Err(refuse("at least one block", "none".to_owned()));
         }
-        Ok(Self { images, width: d, weights, key_mean, key_std, blocks })
+        Ok(Self { images, width: d, weights, key_mean, key_std, pooled_mean, pooled_std, blocks })
     }
 }
 
@@ -119,6 +124,7 @@ impl Reader<'_> {
             Some(r) => Some(PatchStatistics {
                 mean: self.take(&name("patch.mean"), &[d], false)?,
                 between: self.take(&name("patch.between"), &[d], true)?,
+                var: self.take(&name("patch.var"), &[d], true)?,
                 basis: self.take(&name("patch.basis"), &[r, d], false)?,
                 scale: self.take(&scale, &[r], true)?,
             }),

@@ -187,6 +187,21 @@ fn the_contrastive_loss_matches_the_printed_sum() {
 }
 
 #[test]
+fn the_distance_of_moments_counts_shift_and_stretch_in_the_deviations_given() {
+    // Column 0 has mean 2 and deviation 1, column 1 mean 5 and deviation 2.
+    let rows = tensor(&[1.0, 3.0, 3.0, 7.0], [2, 2]);
+    let row = |data: [f32; 2]| Tensor::from_vec(data.to_vec(), [2], &Device::cpu()).unwrap();
+    let distance =
+        |mean, std| moment_distance(&rows, &row(mean), &row(std)).unwrap().item().unwrap();
+    close(distance([2.0, 5.0], [1.0, 2.0]), 0.0, 1e-6);
+    close(distance([2.0, 4.0], [2.0, 0.5]), (0.25 + 4.0 + 9.0) / 2.0, 1e-5);
+    let flat = tensor(&[4.0; 6], [3, 2]).variable();
+    let loss = moment_distance(&flat, &row([4.0, 4.0]), &row([1.0, 1.0])).unwrap();
+    let gradients = loss.backward().unwrap();
+    assert_eq!(gradients.get(&flat).unwrap().to_vec().unwrap(), [0.0; 6]);
+}
+
+#[test]
 fn every_loss_has_the_gradient_of_its_finite_differences() {
     let labels = MixedLabels { first: &[0, 1, 2, 0], second: &[2, 0, 1, 1], lambda: 0.35 };
     let other = tensor(&logits(8, 3)[12..], [4, 3]);
@@ -204,6 +219,9 @@ fn every_loss_has_the_gradient_of_its_finite_differences() {
     agrees_with_finite_differences(4, 3, |z| {
         supervised_contrastive(z, &[0, 1, 0, 1], 0.5).unwrap()
     });
+    let moments = [[0.4, -0.3, 0.1], [1.3, 0.8, 2.0]]
+        .map(|row| Tensor::from_vec(row.to_vec(), [3], &Device::cpu()).unwrap());
+    agrees_with_finite_differences(4, 3, |z| moment_distance(z, &moments[0], &moments[1]).unwrap());
     let target = other.softmax().unwrap();
     agrees_with_finite_differences(4, 3, |z| {
         cross_entropy_soft(z, &target).unwrap().mean_all().unwrap()

@@ -10,6 +10,17 @@ pub enum Threshold {
     AtOrBelow,
 }
 
+/// What `η` is measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scale {
+    /// A cosine (Eq. 5).
+    #[default]
+    Absolute,
+    /// The likeness of the batch to itself ([`Queries::likeness`](super::Queries::likeness)). A single image has none, and
+    /// is never the first of a new prompt while there is another (ours).
+    Relative,
+}
+
 /// What the sum of similarities is divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reliability {
@@ -29,6 +40,8 @@ pub struct PromptConfig {
     pub width: usize,
     /// `η`; depends on the model.
     pub eta: f32,
+    /// What it is measured in.
+    pub scale: Scale,
     /// Whether `r_s = η` allocates.
     pub threshold: Threshold,
     /// The denominator of `r_s`.
@@ -43,6 +56,15 @@ impl PromptConfig {
     /// The paper's constants for prompts of `length` tokens of width `width`.
     pub fn paper(length: usize, width: usize) -> Self {
         let (threshold, reliability) = (Threshold::default(), Reliability::default());
-        Self { length, width, eta: 0.2, threshold, reliability, gamma: 0.8, capacity: None }
+        Self {
+            length,
+            width,
+            eta: 0.2,
+            scale: Scale::default(),
+            threshold,
+            reliability,
+            gamma: 0.8,
+            capacity: None,
+        }
     }
 }

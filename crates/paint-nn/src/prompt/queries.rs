@@ -10,6 +10,7 @@ pub struct Queries {
     width: usize,
     units: Vec<f32>,
     mean: Vec<f32>,
+    likeness: Option<f32>,
 }
 
 impl Queries {
@@ -28,8 +29,9 @@ impl Queries {
             return Err(Error::NotFinite { what: "queries" });
         }
         let column = |k: usize| rows.iter().skip(k).step_by(d).map(|&q| f64::from(q)).sum::<f64>();
-        let mean = (0..d).map(|k| (column(k) / b as f64) as f32).collect();
-        Ok(Self { width: d, units: rows.chunks(d).flat_map(unit).collect(), mean })
+        let mean: Vec<f32> = (0..d).map(|k| (column(k) / b as f64) as f32).collect();
+        let likeness = likeness(&rows, &mean);
+        Ok(Self { width: d, units: rows.chunks(d).flat_map(unit).collect(), mean, likeness })
     }
 
     /// `B`.
@@ -47,6 +49,12 @@ impl Queries {
         &self.mean
     }
 
+    /// What `r_s` is for a prompt of the batch's own domain: the mean cosine of each `q_i` with the mean of the others.
+    /// None for a single image.
+    pub fn likeness(&self) -> Option<f32> {
+        self.likeness
+    }
+
     pub(super) fn units(&self) -> impl Iterator<Item = &[f32]> {
         self.units.chunks(self.width)
     }
@@ -61,6 +69,16 @@ impl Queries {
             got: vec![self.len(), self.width],
         })
     }
+}
+
+fn likeness(rows: &[f32], mean: &[f32]) -> Option<f32> {
+    let b = rows.len() / mean.len();
+    let cosine_with_others = |row: &[f32]| {
+        let others: Vec<f32> = row.iter().zip(mean).map(|(q, m)| b as f32 * m - q).collect();
+        f64::from(cosine(&unit(row), &unit(&others)))
+    };
+    let sum = || rows.chunks(mean.len()).map(cosine_with_others).sum::<f64>();
+    (b > 1).then(|| (sum() / b as f64) as f32)
 }
 
 /// `x · rsqrt(max(Σ x², 1e-12))`.

@@ -175,3 +175,19 @@ fn a_memory_for_one_prompt_cannot_merge_and_is_refused() {
         PromptMemory::new(PromptConfig { capacity: Some(1), ..config() }, &Device::cpu()).is_err()
     );
 }
+
+#[test]
+fn a_relative_threshold_follows_the_likeness_of_the_batch_to_itself() {
+    let rows = [[1.0, 0.0], [0.0, 1.0]];
+    assert_eq!(queries(&rows).likeness(), Some(0.0));
+    assert_eq!(queries(&rows[..1]).likeness(), None);
+    let tight = [[1.0, 0.1], [1.0, -0.1], [1.0, 0.0]];
+    assert!(queries(&tight).likeness().unwrap() > 0.99);
+    let relative = PromptConfig { eta: 0.7, scale: Scale::Relative, ..config() };
+    let mut memory = memory(relative);
+    select(&mut memory, &tight);
+    // A loose batch is as unlike its key as it is unlike itself; a tight one at 53 degrees comes from elsewhere.
+    assert!(!select(&mut memory, &[[1.0, 1.0], [1.0, -1.0], [1.0, 0.0]]).allocated);
+    assert!(!select(&mut memory, &[[0.0, 1.0]]).allocated, "a single image");
+    assert!(select(&mut memory, &[[0.6, 0.8], [0.6, 0.81], [0.6, 0.79]]).allocated);
+}

@@ -1,6 +1,7 @@
 //! One forward pass with aligned tokens.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use paint_nn::backbone::{AfterBlock, Backbone, Features, Request};
 use paint_tensor::{Device, Tensor};
@@ -56,17 +57,16 @@ pub(super) enum Mode {
     Look,
 }
 
-/// Aligned features of a batch. `align_cls` says whether class tokens are aligned too.
+/// Aligned features of a batch, given as its embedding `[B, N, D]`. `align_cls` says whether class tokens are aligned too.
 pub(super) fn forward(
     model: &dyn Backbone,
     reference: &Reference,
     config: &Config,
     memory: &mut Memory,
-    (images, classes): (&Tensor, Option<&[usize]>),
+    (embedding, classes): (&Tensor, Option<&[usize]>),
     (mode, align_cls): (Mode, bool),
 ) -> Result<(Features, Found)> {
-    let embedding = model.embed(images)?;
-    let keys = RefCell::new(key_of(&embedding)?);
+    let keys = RefCell::new(key_of(embedding)?);
     let aligner = Aligner {
         reference,
         config,
@@ -78,7 +78,7 @@ pub(super) fn forward(
         align_cls,
     };
     let request = Request { classes, after_block: Some(&aligner), ..Request::default() };
-    let features = model.forward_embedded(&embedding, &request)?;
+    let features = model.forward_embedded(embedding, &request)?;
     let weights = aligner.weights.borrow();
     let weight = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
     let domain = aligner.chosen.get().map(|at| aligner.memory.borrow().domains[at].id);
@@ -103,27 +103,31 @@ struct Aligner<'a> {
 impl AfterBlock for Aligner<'_> {
     fn after_block(&self, index: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
         let [b, t, _] = tokens.dims3("tokens")?;
-        let patches = if t > 1 { Some(tokens.slice(1, 1, t - 1)?) } else { None };
+        let last = self.config.first_block + self.config.blocks;
+        let aligns = t > 1 && (self.config.first_block..last).contains(&index);
+        let patches = || tokens.slice(1, 1, t - 1);
+        let mut slice = (aligns || index == 0 && t > 1).then(patches).transpose()?;
         if index == 0 {
-            self.choose(patches.as_ref(), b)?;
+            self.choose(slice.as_ref(), b)?;
         }
         let Some(at) = self.chosen.get() else { return Ok(tokens) };
         let domain = &mut self.memory.borrow_mut().domains[at];
-        let last = self.config.first_block + self.config.blocks;
-        let aligned =
-            match patches.as_ref().filter(|_| (self.config.first_block..last).contains(&index)) {
-                Some(patches) => self.patches(domain, index, patches, b).map_err(narrow)?,
-                None => None,
-            };
+        let mut is_aligned = false;
+        if let Some(patches) = slice.as_ref().filter(|_| aligns)
+            && let Some(aligned) = self.patches(domain, index, patches, b).map_err(narrow)?
+        {
+            (slice, is_aligned) = (Some(aligned), true);
+        }
         let cls = tokens.slice(1, 0, 1)?;
         let moved = if self.align_cls { self.cls(domain, index, &cls)? } else { None };
-        Ok(match patches {
-            _ if moved.is_none() && aligned.is_none() => tokens,
-            None => moved.unwrap_or(cls),
-            Some(patches) => {
-                Tensor::concat(&[&moved.unwrap_or(cls), &aligned.unwrap_or(patches)], 1)?
-            }
-        })
+        if moved.is_none() && !is_aligned {
+            return Ok(tokens);
+        }
+        let cls = moved.unwrap_or(cls);
+        if t == 1 {
+            return Ok(cls);
+        }
+        Ok(Tensor::concat(&[&cls, &slice.map_or_else(patches, Ok)?], 1)?)
     }
 }
 
@@ -174,11 +178,15 @@ impl Aligner<'_> {
         let [b, _, d] = cls.dims3("class tokens")?;
         if self.mode == Mode::Learn {
             let rows = cls.to_vec()?;
-            let column = |at: usize| rows.iter().skip(at).step_by(d).map(|x| f64::from(*x));
-            let mean = (0..d).map(|at| (column(at).sum::<f64>() / b as f64) as f32).collect();
-            let square = (0..d)
-                .map(|at| (column(at).map(|x| x * x).sum::<f64>() / b as f64) as f32)
-                .collect();
+            let (mut sums, mut squares) = (vec![0.0_f64; d], vec![0.0_f64; d]);
+            for row in rows.chunks_exact(d) {
+                for ((sum, square), &x) in sums.iter_mut().zip(&mut squares).zip(row) {
+                    *sum += f64::from(x);
+                    *square += f64::from(x) * f64::from(x);
+                }
+            }
+            let over_batch = |sums: Vec<f64>| sums.iter().map(|s| (s / b as f64) as f32).collect();
+            let (mean, square) = (over_batch(sums), over_batch(squares));
             let rho = b as f32 / domain.images as f32;
             let [old_mean, old_square] = &mut domain.cls[index];
             blend(old_mean, mean, rho);
@@ -225,7 +233,7 @@ impl Aligner<'_> {
         };
         let projected = patches.linear(basis, Some(offset))?; // [B, N, r]
         let (images, seen) = (domain.images, domain.seen);
-        let state = &mut domain.patches[index];
+        let state = Arc::make_mut(&mut domain.patches[index]);
         if self.mode == Mode::Learn {
             let [_, tokens, d] = patches.dims3("patches")?;
             let (rows, r) = (b * tokens, source.rank());

@@ -1,4 +1,4 @@
-//! keel on a convolutional network: batch norms with a mix of the statistics of training and of the stream (Eq. 11).
+//! keel on a convolutional network: batch norms with a mix of the statistics of training and of the stream (Eq. 14).
 
 use std::collections::BTreeMap;
 

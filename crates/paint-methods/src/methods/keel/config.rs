@@ -1,6 +1,6 @@
 //! The settings of keel.
 
-use paint_settings::{at_least, between, settings};
+use paint_settings::{at_least, between, choice, settings};
 
 use super::NAME;
 use crate::Result;
@@ -11,12 +11,24 @@ use crate::settings::{Settings, read_with};
 pub(super) const AUTO: &str = "auto";
 pub(super) const NONE: &str = "none";
 
+choice! {
+    /// The two forms.
+    pub enum FormKind {
+        /// One forward pass; no weight changes.
+        Forward = "forward",
+        /// The first blocks of a second network learn from every batch, and both predict.
+        Gradient = "gradient",
+    }
+}
+
 settings! {
-    /// The settings of keel. The presets differ in `first_block`, `blocks` and `strength` alone.
+    /// The settings of keel. The presets differ in `form`, `first_block`, `blocks`, `strength` and `lr` alone.
     #[derive(Debug, Clone, PartialEq)]
     pub struct Config {
         /// Where the values that are not given come from.
         pub preset: Preset,
+        /// Whether weights learn too.
+        pub form: FormKind,
         /// The source statistics: a file of `paint stats`; `auto` for those that come with the weights, if any do;
         /// `none` for the form without.
         pub statistics: String,
@@ -38,7 +50,29 @@ settings! {
         pub capacity: usize,
         /// Whether predictions of a class-correlated stream are corrected for its classes (Eq. 10).
         pub prior: bool,
-        /// `n_0`: as many images the statistics of training count for, in batch norms (Eq. 11).
+        /// How many blocks learn, from the first on (gradient form).
+        #[within(at_least(1.0))]
+        pub trained_blocks: usize,
+        /// Their learning rate (Eq. 12).
+        #[within(at_least(0.0))]
+        pub lr: f64,
+        /// Weight of `L_mi` in Eq. 12; 0 leaves it out.
+        #[within(at_least(0.0))]
+        pub information_weight: f64,
+        /// `β`, weight of `L_ic` in Eq. 12; 0 leaves it out.
+        #[within(at_least(0.0))]
+        pub consistency_weight: f64,
+        /// `w_s`, weight of `L_stat` in Eq. 12; 0 leaves it out.
+        #[within(at_least(0.0))]
+        pub statistic_weight: f64,
+        /// `κ`, the share of the way back to the source after each step (Eq. 12).
+        #[within(between(0.0, 1.0))]
+        pub pull: f64,
+        /// A batch of fewer images takes no step: its statistics say too little.
+        pub fewest_images: usize,
+        /// Whether the aligned pass has a say beside the network that learns (Eq. 13).
+        pub joint: bool,
+        /// `n_0`: as many images the statistics of training count for, in batch norms (Eq. 14).
         pub source_images: u64,
     }
 }
@@ -46,10 +80,14 @@ settings! {
 impl Config {
     /// The values of a preset.
     pub fn preset(preset: Preset) -> Self {
-        let (first_block, blocks, strength) =
-            if preset.is_cifar() { (0, 6, 0.5) } else { (3, 4, 0.2) };
+        let (form, first_block, blocks, strength, lr) = if preset.is_cifar() {
+            (FormKind::Forward, 0, 6, 0.5, 2e-4)
+        } else {
+            (FormKind::Gradient, 3, 4, 0.2, 1e-4)
+        };
         Self {
             preset,
+            form,
             statistics: AUTO.to_owned(),
             first_block,
             blocks,
@@ -58,6 +96,14 @@ impl Config {
             memory: 500,
             capacity: 16,
             prior: true,
+            trained_blocks: 6,
+            lr,
+            information_weight: 1.0,
+            consistency_weight: 1.0,
+            statistic_weight: 1.0,
+            pull: 0.01,
+            fewest_images: 16,
+            joint: true,
             source_images: 16,
         }
     }

@@ -1,5 +1,7 @@
 //! What is known of one domain.
 
+use std::sync::Arc;
+
 use paint_nn::state::State;
 use paint_tensor::{Device, Tensor};
 
@@ -26,8 +28,8 @@ pub(super) struct Domain {
     pub(super) seen: u64,
     /// Mean and mean square of the class token by block; empty until the first is seen.
     pub(super) cls: Vec<[Vec<f32>; 2]>,
-    /// The patches by block.
-    pub(super) patches: Vec<Patches>,
+    /// The patches by block; shared with the clone that undoes a step until they differ.
+    pub(super) patches: Vec<Arc<Patches>>,
 }
 
 /// The patches of a domain after one block.
@@ -61,7 +63,7 @@ impl Domain {
             images: 0,
             seen: 0,
             cls: vec![Default::default(); blocks],
-            patches: vec![Patches::default(); blocks],
+            patches: vec![Arc::default(); blocks],
         }
     }
 
@@ -84,8 +86,9 @@ impl Domain {
             join(&mut old[1], square);
         }
         for (old, new) in self.patches.iter_mut().zip(other.patches) {
-            join(&mut old.mean, new.mean);
-            join(&mut old.square, new.square);
+            let old = Arc::make_mut(old);
+            join(&mut old.mean, new.mean.clone());
+            join(&mut old.square, new.square.clone());
             old.map = None;
         }
         self.images += other.images;
@@ -162,7 +165,7 @@ impl Domain {
             domain.cls[i] =
                 [take(&format!("cls.{i}.mean"), d)?, take(&format!("cls.{i}.square"), d)?];
             let r = source.blocks[i].patch.as_ref().map_or(0, PatchStatistics::rank);
-            let patches = &mut domain.patches[i];
+            let patches = Arc::make_mut(&mut domain.patches[i]);
             patches.mean = take(&format!("patch.{i}.mean"), d)?;
             patches.square = take(&format!("patch.{i}.square"), r * r)?;
             if let Some(&seen) = state.counters.get(&format!("patch.{i}.map.seen")) {

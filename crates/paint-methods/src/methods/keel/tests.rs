@@ -181,3 +181,83 @@ fn batch_norms_mix_training_and_stream() {
     method.reset().unwrap();
     assert_eq!(bits(&method.predict(&batch).unwrap()), fresh);
 }
+
+/// The gradient form, with steps from batches of any size.
+fn learning(model: &Vit, more: &toml::Table) -> Box<dyn Method> {
+    let mut settings = toml! { preset = "vit_cifar10" form = "gradient" trained_blocks = 2 };
+    settings.extend(more.clone());
+    keel(model, &settings)
+}
+
+fn weights(method: &dyn Method) -> Vec<u32> {
+    let params = method.model().unwrap().params();
+    let trained = method.trainable();
+    trained.iter().flat_map(|name| bits(&params[params.id(name).unwrap()])).collect()
+}
+
+#[test]
+fn a_step_that_poisons_the_weights_is_undone_and_says_so() {
+    let mut method = learning(&vit(3), &toml! { lr = 1e300 });
+    let batch = tiny(2, 20, [0.5, 1.0]);
+    let (before, predicted) = (weights(method.as_ref()), bits(&method.predict(&batch).unwrap()));
+    assert!(matches!(method.step(&batch), Err(crate::Error::Diverged { step: 0, .. })));
+    assert_eq!(weights(method.as_ref()), before);
+    assert_eq!(bits(&method.predict(&batch).unwrap()), predicted);
+    assert_eq!(method.save().unwrap().counter("form/domains").unwrap(), 0);
+}
+
+#[test]
+fn small_batches_classes_in_runs_and_probes_take_no_step() {
+    let model = vit(3);
+    let mut method = learning(&model, &toml! { fewest_images = 16 });
+    let source = weights(method.as_ref());
+    method.step(&tiny(2, 15, [0.5, 1.0])).unwrap();
+    method.probe(&tiny(2, 30, [0.5, 1.0])).unwrap();
+    assert_eq!(weights(method.as_ref()), source);
+    // One image again and again is of one class.
+    let one = tiny(4, 1, [0.5, 1.0]);
+    let same = Tensor::concat(&[&one; 20], 0).unwrap();
+    let runs: Vec<(f64, Vec<u32>)> = (0..6)
+        .map(|_| {
+            let step = method.step(&same).unwrap();
+            (scalar(&step, "correlated"), weights(method.as_ref()))
+        })
+        .collect();
+    let first = runs.iter().position(|(correlated, _)| *correlated == 1.0).unwrap();
+    assert!(first < 3 && runs[first].1 != source);
+    assert!(runs[first..].iter().all(|run| *run == runs[first]));
+}
+
+#[test]
+fn the_pull_ends_at_the_source_and_each_loss_can_be_left_out() {
+    let model = vit(3);
+    let batch = tiny(2, 20, [0.5, 1.0]);
+    let mut method = learning(&model, &toml! { pull = 1.0 });
+    let source = weights(method.as_ref());
+    method.step(&batch).unwrap();
+    // Rounding of `a + (b - a)`.
+    let apart = |(a, b): (&u32, &u32)| (f32::from_bits(*a) - f32::from_bits(*b)).abs();
+    assert!(weights(method.as_ref()).iter().zip(&source).map(apart).all(|gap| gap < 1e-6));
+    let names = |settings: &toml::Table| {
+        let step = learning(&model, settings).step(&batch).unwrap();
+        let losses = step.scalars.iter().filter(|(name, _)| name.starts_with("loss"));
+        losses.map(|(name, _)| *name).collect::<Vec<_>>()
+    };
+    // The tiny model is sure of nothing, so nothing is mixed.
+    assert_eq!(names(&toml::Table::new()), ["loss_information", "loss_statistic"]);
+    assert_eq!(names(&toml! { statistic_weight = 0.0 }), ["loss_information"]);
+    assert_eq!(names(&toml! { information_weight = 0.0 }), ["loss_statistic"]);
+    assert!(names(&toml! { information_weight = 0.0 statistic_weight = 0.0 }).is_empty());
+}
+
+#[test]
+fn the_statistic_loss_brings_tokens_nearer_to_those_of_clean_images() {
+    let settings = toml! {
+        information_weight = 0.0 consistency_weight = 0.0 lr = 2e-4 pull = 0.0 prior = false
+    };
+    let mut method = learning(&vit(3), &settings);
+    let losses: Vec<f64> = (0..10)
+        .map(|_| scalar(&method.step(&tiny(2, 40, [0.6, 1.0])).unwrap(), "loss_statistic"))
+        .collect();
+    assert!(losses[9] < 0.8 * losses[0], "{losses:?}");
+}

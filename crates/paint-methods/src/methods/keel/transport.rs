@@ -69,10 +69,9 @@ impl Map {
     pub(super) fn place(&mut self, source: &PatchStatistics, device: &Device) -> Result<()> {
         let (r, d) = (source.rank(), source.mean.len());
         let mut turned = vec![0.0_f32; d * r]; // [D, r]
-        for (i, row) in self.turn.chunks_exact(r).enumerate() {
-            for (k, t) in row.iter().enumerate() {
-                let u = &source.basis[k * d..(k + 1) * d];
-                turned.iter_mut().skip(i).step_by(r).zip(u).for_each(|(out, u)| *out += t * u);
+        for (u, turn) in source.basis.chunks_exact(d).zip(self.turn.chunks_exact(r)) {
+            for (out, u) in turned.chunks_exact_mut(r).zip(u) {
+                out.iter_mut().zip(turn).for_each(|(out, t)| *out += t * u);
             }
         }
         let shift: Vec<f64> = self

@@ -24,13 +24,22 @@ choice! {
         ReferenceCifar10C = "reference_cifar10_c",
         /// The released code with its constants for ImageNet-R.
         ReferenceImagenetR = "reference_imagenet_r",
+        /// `paper_adam` with standardised keys, a relative threshold and at most 16 prompts: ours. Needs source
+        /// statistics.
+        Standardised = "standardised",
     }
 }
 
 impl Preset {
     /// The names in settings.
-    pub const NAMES: &'static [&'static str] =
-        &["paper", "paper_adam", "reference", "reference_cifar10_c", "reference_imagenet_r"];
+    pub const NAMES: &'static [&'static str] = &[
+        "paper",
+        "paper_adam",
+        "reference",
+        "reference_cifar10_c",
+        "reference_imagenet_r",
+        "standardised",
+    ];
 }
 
 choice! {
@@ -44,7 +53,7 @@ choice! {
 }
 
 impl OptimizerKind {
-    pub(super) fn rule(self) -> Rule {
+    pub(in crate::methods) fn rule(self) -> Rule {
         match self {
             Self::Sgd => Rule::Sgd(Sgd::default()),
             Self::AdamPerBatch => Rule::FreshAdam { eps: ADAM_EPS },
@@ -111,5 +120,44 @@ choice! {
         Weight = "weight",
         /// Its scale and its offset.
         All = "all",
+    }
+}
+
+choice! {
+    /// What domains are told apart by.
+    #[derive(Default)]
+    pub enum Keys {
+        /// The features of the source as they are (Eq. 2).
+        #[default]
+        Raw = "raw",
+        /// The same, each channel less its mean on clean images and divided by its deviation there: what all images
+        /// share no longer hides what a domain changes (ours).
+        Standardised = "standardised",
+    }
+}
+
+impl Keys {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+    pub(super) fn is_raw(&self) -> bool {
+        *self == Self::Raw
+    }
+}
+
+choice! {
+    /// What `η` is measured in.
+    #[derive(Default)]
+    pub enum Threshold {
+        /// A cosine (Eq. 5).
+        #[default]
+        Absolute = "absolute",
+        /// The likeness of the batch to itself: 1 asks of a prompt what its own domain's would give (ours).
+        Relative = "relative",
+    }
+}
+
+impl Threshold {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+    pub(super) fn is_absolute(&self) -> bool {
+        *self == Self::Absolute
     }
 }

@@ -6,7 +6,8 @@ use paint_nn::prompt::{self, PromptConfig};
 use paint_settings::{above, at_least, between, settings};
 
 use super::choice::{
-    Bound, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
+    Bound, Denominator, FrozenNorm, Keys, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
+    Threshold,
 };
 use crate::Result;
 use crate::settings::{Settings, read_with};
@@ -34,6 +35,12 @@ settings! {
         pub prompt_position: PromptPosition,
         /// What the classifier reads (D14).
         pub pooling: Pooling,
+        /// What domains are told apart by; not written where it is the paper's.
+        #[serde(default, skip_serializing_if = "Keys::is_raw")]
+        pub keys: Keys,
+        /// What `eta` is measured in; not written where it is the paper's.
+        #[serde(default, skip_serializing_if = "Threshold::is_absolute")]
+        pub threshold: Threshold,
         /// `η`, the reliability below which a prompt is allocated (Eq. 5). Depends on the model (D11).
         #[within(between(-1.0, 1.0))]
         pub eta: f64,
@@ -108,6 +115,8 @@ impl Config {
             prompt_std: 1.0,
             prompt_position: PromptPosition::None,
             pooling: Pooling::Cls,
+            keys: Keys::Raw,
+            threshold: Threshold::Absolute,
             eta: 0.2,
             eta_bound: Bound::Strict,
             reliability: Denominator::Batch,
@@ -133,7 +142,8 @@ impl Config {
             frozen_norm: FrozenNorm::None,
             train_cls_token: false,
         };
-        let (optimizer, adam) = (OptimizerKind::AdamPerBatch, paper.clone());
+        let optimizer = OptimizerKind::AdamPerBatch;
+        let adam = Self { optimizer, lr_prompts: 0.01, lr_blocks: 1e-4, ..paper.clone() };
         let reference = Self {
             prompt_position: PromptPosition::Cls,
             pooling: Pooling::ClsAndPrompts,
@@ -154,7 +164,14 @@ impl Config {
         };
         match preset {
             Preset::Paper => paper,
-            Preset::PaperAdam => Self { optimizer, lr_prompts: 0.01, lr_blocks: 1e-4, ..adam },
+            Preset::PaperAdam => adam,
+            Preset::Standardised => Self {
+                keys: Keys::Standardised,
+                threshold: Threshold::Relative,
+                eta: 0.7,
+                capacity: Some(16),
+                ..adam
+            },
             Preset::Reference => reference,
             Preset::ReferenceCifar10C => Self {
                 prompt_length: 3,
@@ -204,6 +221,10 @@ impl Config {
             length: self.prompt_length,
             width,
             eta: self.eta as f32,
+            scale: match self.threshold {
+                Threshold::Absolute => prompt::Scale::Absolute,
+                Threshold::Relative => prompt::Scale::Relative,
+            },
             threshold: match self.eta_bound {
                 Bound::Strict => prompt::Threshold::Below,
                 Bound::Inclusive => prompt::Threshold::AtOrBelow,

@@ -11,10 +11,12 @@ use paint_nn::prompt::Queries;
 use paint_nn::state::State;
 use paint_tensor::{Gradients, Routine, Tensor};
 
+use super::choice::Keys;
 use super::config::{Config, NAME};
 use super::objective::MutualInformation;
 use crate::build_args::BuildArgs;
 use crate::learner::{load_params, save_params};
+use crate::statistics::SourceStatistics;
 use crate::{Error, Result, images};
 
 /// What is computed again for every batch.
@@ -66,12 +68,29 @@ pub(super) struct Tuning {
     pub(super) gradients: Gradients,
 }
 
+/// Clean mean and deviation of the features, `[1, D]` each; none where keys are raw.
+fn clean(args: &BuildArgs<'_>, config: &Config) -> Result<Option<[Tensor; 2]>> {
+    if config.prompt_length == 0 || config.keys == Keys::Raw {
+        return Ok(None);
+    }
+    let Some(statistics) = SourceStatistics::of(args)? else {
+        let why = "keys = \"standardised\" needs source statistics; `paint stats` makes them";
+        return Err(Error::Config { method: NAME, why: why.to_owned() });
+    };
+    statistics.check(args.model)?;
+    let (d, device) = (statistics.width, args.model.params().device());
+    let row = |data: &[f32]| Tensor::from_vec(data.to_vec(), [1, d], &device);
+    Ok(Some([row(&statistics.pooled_mean)?, row(&statistics.pooled_std)?]))
+}
+
 /// The frozen source and the model that adapts.
 pub(super) struct Networks {
     source: Box<dyn Backbone>,
     /// The source for recorded passes: a watched network cannot count their replays, which are reported to `source`.
     unwatched: Box<dyn Backbone>,
     pub(super) model: Box<dyn Backbone>,
+    /// Clean mean and deviation of the features, `[1, D]` each, where keys are standardised.
+    clean: Option<[Tensor; 2]>,
     /// The parameters of the model that train.
     trained: Trainable,
     position: PromptPosition,
@@ -100,6 +119,7 @@ impl Networks {
         source.params_mut().freeze();
         Ok(Self {
             unwatched: source.unwatched(),
+            clean: clean(args, config)?,
             model: source.duplicate(),
             source,
             trained: config.trained(),
@@ -157,7 +177,7 @@ impl Networks {
         images::check(images, self.spec())?;
         let embedding = self.embed(images)?;
         let features = self.source.forward_embedded(&embedding, &Request::default())?;
-        let queries = Queries::new(&features.pooled)?;
+        let queries = self.queries_of(&features.pooled)?;
         Ok((embedding, queries))
     }
 
@@ -170,7 +190,15 @@ impl Networks {
         };
         let given = self.routines.queries.run(&[images], compute)?;
         self.source.note_pass(images.shape()[0], false);
-        Ok((given[0].clone(), Queries::new(&given[1])?))
+        Ok((given[0].clone(), self.queries_of(&given[1])?))
+    }
+
+    /// `q_i` from features `[B, D]`, standardised where the settings say so.
+    fn queries_of(&self, pooled: &Tensor) -> Result<Queries> {
+        Ok(match &self.clean {
+            None => Queries::new(pooled)?,
+            Some([mean, std]) => Queries::new(&pooled.sub(mean)?.div(std)?)?,
+        })
     }
 
     /// Eq. 1 up to the softmax: the logits `[n, C]` of `H(F([P; E]))` for an embedding `E` and a prompt `P`, or none.

@@ -16,7 +16,9 @@ use super::networks::Routines;
 use super::quirks::Quirks;
 use super::*;
 use crate::draws::{Draws, PromptDraws as _, Seeded};
-use crate::{BuildArgs, Error, Method as _, State};
+use crate::{BuildArgs, Error, Method as _, SourceData, State};
+
+mod keys;
 
 fn vit() -> Vit {
     vit_on(&Device::cpu())
@@ -42,7 +44,9 @@ fn vit_on(device: &Device) -> Vit {
 
 fn paint(settings: &Table) -> Paint {
     let config = Config::read(settings).unwrap();
-    Paint::new(&BuildArgs::new(&vit(), Seed(5)), config).unwrap()
+    let (model, clean) = (vit(), images(70, 12));
+    let source = Some(SourceData { images: &clean, labels: None });
+    Paint::new(&BuildArgs { source, ..BuildArgs::new(&model, Seed(5)) }, config).unwrap()
 }
 
 fn images(seed: u64, b: usize) -> Tensor {

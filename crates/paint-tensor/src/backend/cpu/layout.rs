@@ -1,12 +1,14 @@
 //! Kernels that move or sum elements along axes.
 
-use super::parallel::{for_rows, vectorized};
+use super::parallel::{for_chunks, for_rows, rows_per_task, vectorized};
 use crate::shape::broadcast_strides;
 
 /// The sum over the middle of `[outer, mid, inner]`. For a long middle the terms are added in groups of 64 rows, so
 /// that rounding errors grow slowly and the order is fixed.
 pub(super) fn sum(x: &[f32], [outer, mid, inner]: [usize; 3], out: &mut [f32]) {
     const GROUP: usize = 64;
+    /// Columns of a task, two cache lines: a tall and narrow matrix is shared between threads too.
+    const NARROWEST: usize = 32;
     if inner == 1 {
         for (out, row) in out.iter_mut().zip(x.chunks_exact(mid.max(1))) {
             *out = vectorized(
@@ -20,26 +22,35 @@ pub(super) fn sum(x: &[f32], [outer, mid, inner]: [usize; 3], out: &mut [f32]) {
         return;
     }
     debug_assert_eq!(out.len(), outer * inner);
-    for (o, out) in out.chunks_exact_mut(inner.max(1)).enumerate() {
-        let x = &x[o * mid * inner..(o + 1) * mid * inner];
-        // Columns in blocks, so that a tall and narrow matrix is shared between threads too.
-        for_rows(out, 1, |first, out| {
-            vectorized(
-                #[inline(always)]
-                || {
-                    out.fill(0.0);
-                    let mut group = vec![0.0_f32; out.len()];
-                    for rows in x.chunks(GROUP * inner) {
-                        group.fill(0.0);
-                        for row in rows.chunks_exact(inner) {
-                            let row = &row[first..first + group.len()];
-                            group.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-                        }
-                        out.iter_mut().zip(&group).for_each(|(out, sum)| *out += sum);
+    let part = |o: usize| &x[o * mid * inner..(o + 1) * mid * inner];
+    // The columns of `out` from `first` on, of one part.
+    let columns = |x: &[f32], first: usize, out: &mut [f32]| {
+        vectorized(
+            #[inline(always)]
+            || {
+                out.fill(0.0);
+                let mut group = vec![0.0_f32; out.len()];
+                for rows in x.chunks(GROUP * inner) {
+                    group.fill(0.0);
+                    for row in rows.chunks_exact(inner) {
+                        let row = &row[first..first + group.len()];
+                        group.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
                     }
-                },
-            );
+                    out.iter_mut().zip(&group).for_each(|(out, sum)| *out += sum);
+                }
+            },
+        );
+    };
+    if outer > 1 {
+        let rows = rows_per_task(mid * inner);
+        for_chunks(out, rows * inner, |task, out| {
+            for (o, out) in out.chunks_exact_mut(inner).enumerate() {
+                columns(part(task * rows + o), 0, out);
+            }
         });
+    } else if outer == 1 {
+        let width = rows_per_task(mid).max(NARROWEST);
+        for_chunks(out, width, |task, out| columns(part(0), task * width, out));
     }
 }
 

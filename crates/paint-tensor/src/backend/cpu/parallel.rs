@@ -20,13 +20,16 @@ pub(super) fn rows_per_task(width: usize) -> usize {
 /// Calls `f(first_row, rows)` for consecutive groups of rows of `out`.
 pub(super) fn for_rows(out: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     let rows = rows_per_task(width);
-    if out.len() <= rows * width {
-        if !out.is_empty() {
-            f(0, out);
-        }
-        return;
+    for_chunks(out, rows * width, |task, out| f(task * rows, out));
+}
+
+/// Calls `f(task, part)` for consecutive parts of `len` elements of `out`, each a task of its own.
+pub(super) fn for_chunks(out: &mut [f32], len: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    if out.len() > len {
+        out.par_chunks_mut(len).enumerate().for_each(|(task, out)| f(task, out));
+    } else if !out.is_empty() {
+        f(0, out);
     }
-    out.par_chunks_mut(rows * width).enumerate().for_each(|(task, out)| f(task * rows, out));
 }
 
 /// The same for two outputs that have a common number of rows.
