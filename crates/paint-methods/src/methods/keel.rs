@@ -54,7 +54,6 @@ mod batch_norm;
 mod config;
 mod domain;
 mod memory;
-mod prior;
 mod recentre;
 #[cfg(test)]
 mod tests;
@@ -71,13 +70,13 @@ use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::method::{Method, State, Step};
 use crate::settings::Settings;
 use crate::statistics::SourceStatistics;
+use crate::stream::prior::{self, Correlation};
 use crate::{Error, Result, images};
 use align::{Found, Mode, Reference};
 use batch_norm::Running;
 pub use config::Config;
 use config::{AUTO, NONE};
 use memory::Memory;
-use prior::Correlation;
 use recentre::Recentre;
 
 const NAME: &str = "keel";
@@ -280,5 +279,9 @@ impl Method for Keel {
 
     fn model(&self) -> Option<&dyn Backbone> {
         Some(&*self.model.0)
+    }
+
+    fn takes_any_stream(&self) -> bool {
+        true
     }
 }
