@@ -65,6 +65,7 @@ pub(crate) struct EarlierFlags {
 
 /// What stands around a method.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct WrapFlags {
     /// Watch for harm without labels and undo it; the frozen model answers where adaptation does not help (guard)
     #[arg(long, conflicts_with = "no_guard")]

@@ -11,8 +11,8 @@
 //!    a stream sorted by class raises no alarm; the estimated accuracy of both models ([`estimate`]).
 //! 4. Where they say harm, the method goes back to its last good snapshot; where that happens again and again, it is
 //!    frozen for a while and starts again.
-//! 5. The answer is the adapted model's, unless the signals of this batch or the running estimate speak against it: then
-//!    it is the frozen model's.
+//! 5. The answer is the adapted model's, unless the signals of this batch, the running estimate, or the running share of
+//!    sure predictions changed speak against it: then it is the frozen model's.
 //!
 //! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for such a
 //! method points 1 and the comparison of classes in 3 are left out.
@@ -36,7 +36,7 @@ use crate::method::{Method, State, Step};
 use crate::{Error, Result, images, without};
 use estimate::Noise;
 use signals::View;
-use watch::Watch;
+use watch::{Seen, Watch};
 
 /// Where the state of a [`Guard`] lies beside that of its method.
 pub(crate) const PART: &str = "guard";
@@ -46,6 +46,8 @@ const FEW: usize = 8;
 /// must stay of the entropy of the mean.
 const TOP_GAIN: f64 = 0.5;
 const ENTROPY_LEFT: f64 = 0.7;
+/// The largest `φ` of a method that corrects for runs of one class, and so changes sure predictions too.
+const OWN_DIFFER: f64 = 0.5;
 
 /// A method under guard.
 pub struct Guard {
@@ -120,14 +122,22 @@ impl Guard {
 
     /// What speaks against the adapted model on a batch.
     fn harm(&self, frozen: &View, adapted: &View, b: usize) -> Option<Reason> {
-        if frozen.differs(adapted, self.config.sure).is_some_and(|phi| phi > self.config.differ) {
+        let is_own = self.inner.takes_any_stream();
+        let most = if is_own { OWN_DIFFER } else { self.config.differ };
+        if frozen.differs(adapted, self.config.sure).is_some_and(|phi| phi > most) {
             return Some(Reason::Differs);
         }
         let collapses = b >= FEW
-            && !self.inner.takes_any_stream()
+            && !is_own
             && adapted.top > frozen.top + TOP_GAIN * (1.0 - frozen.top)
             && adapted.entropy < ENTROPY_LEFT * frozen.entropy;
         collapses.then_some(Reason::Collapse)
+    }
+
+    /// The share of images changed where the frozen model is sure; none where the method is free to change them.
+    fn changed(&self, frozen: &View, adapted: &View) -> f64 {
+        let is_own = self.inner.takes_any_stream();
+        if is_own { 0.0 } else { frozen.changed(adapted, self.config.sure) }
     }
 
     /// The estimated accuracies, where the batch can tell.
@@ -164,8 +174,8 @@ impl Guard {
                 self.report.estimate = self.estimate(&features, [&frozen, &adapted], b)?;
                 let harm = self.harm(&frozen, &adapted, b);
                 let gain = self.report.estimate.map(|[frozen, adapted]| adapted - frozen);
-                let verdict =
-                    self.watch.judge(&mut *self.inner, &self.config, (harm, gain, is_learnt))?;
+                let seen = Seen { harm, gain, changed: self.changed(&frozen, &adapted), is_learnt };
+                let verdict = self.watch.judge(&mut *self.inner, &self.config, &seen)?;
                 acted = acted.or(verdict.acted);
                 (verdict.is_trusted && !self.watch.is_fresh()).then_some(step)
             }
@@ -192,7 +202,10 @@ impl Guard {
         }
         let adapted = adapted()?;
         let view = View::new(&adapted)?;
-        let is_harm = !view.is_finite() || self.harm(&View::new(&frozen)?, &view, b).is_some();
+        let source = View::new(&frozen)?;
+        let is_harm = !view.is_finite()
+            || self.harm(&source, &view, b).is_some()
+            || self.changed(&source, &view) > self.config.changed;
         Ok(if is_harm { frozen } else { adapted })
     }
 }

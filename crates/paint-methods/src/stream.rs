@@ -161,7 +161,7 @@ impl Stream {
 
     /// Logits with the present state. Where images of a batch mix, the ones before come along.
     fn present(&self, images: &Tensor, b: usize) -> Result<Tensor> {
-        let mixes = self.inner.model().is_some_and(|model| model.mixes_images());
+        let mixes = self.inner.model().is_some_and(Backbone::mixes_images);
         if !mixes || b >= self.config.buffer || self.seen.buffer.is_empty() {
             return self.inner.predict(images);
         }

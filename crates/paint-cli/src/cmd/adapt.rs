@@ -33,6 +33,7 @@ use output::Output;
 /// to. After a crash or SIGKILL it continues from the last save, and predicts the images since then again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     /// Weights file
     #[arg(long)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::BufWriter;
 use std::path::Path;
 use std::process::Output;
 
@@ -24,7 +25,7 @@ fn names(output: &Output) -> Vec<String> {
 /// An array of so many black images.
 fn black(folder: &Path, count: usize) -> String {
     let path = folder.join("black.npy");
-    let mut file = fs::File::create(&path).unwrap();
+    let mut file = BufWriter::new(fs::File::create(&path).unwrap());
     let mut array = NpyWriter::new(&mut file, &[count, 32, 32, 3]).unwrap();
     array.write(&vec![0; count * 32 * 32 * 3]).unwrap();
     array.finish().unwrap();

@@ -14,8 +14,12 @@ pub struct Config {
     pub every: u64,
     /// The confidence from which the frozen model is sure of an image. Default: 0.8.
     pub sure: f64,
-    /// The largest share of such images that may be given another class. Default: 0.15.
+    /// The largest share of such images that may be given another class before the step is undone.
+    /// Default: 0.15.
     pub differ: f64,
+    /// The largest share of all images that may be such and given another class, in the long run, before the frozen model
+    /// answers. Default: 0.03.
+    pub changed: f64,
     /// The largest share of one class, to the frozen model, in a batch that is learnt from. Default: 0.8.
     pub one_class: f64,
     /// How far the estimated accuracy may stay below the frozen model's before that one answers. Default: 0.02.
@@ -35,6 +39,7 @@ impl Default for Config {
             every: 5,
             sure: 0.8,
             differ: 0.15,
+            changed: 0.03,
             one_class: 0.8,
             margin: 0.02,
             jump: 10.0,
@@ -51,6 +56,7 @@ impl Config {
         let rules = [
             (is_share(self.sure), "sure must lie in [0, 1]"),
             (is_share(self.differ), "differ must lie in [0, 1]"),
+            (is_share(self.changed), "changed must lie in [0, 1]"),
             (is_share(self.one_class), "one_class must lie in [0, 1]"),
             (is_share(self.margin), "margin must lie in [0, 1]"),
             (self.jump > 1.0, "jump must be above 1"),

@@ -67,6 +67,13 @@ impl View {
         (sure.len() >= FEW).then(|| count as f64 / sure.len() as f64)
     }
 
+    /// Of all images, the share of which this model is `sure` and that `other` gives another class.
+    pub(super) fn changed(&self, other: &Self, sure: f64) -> f64 {
+        let rows = self.predicted.iter().zip(&other.predicted).zip(&self.confidence);
+        let changed = rows.filter(|((ours, theirs), p)| **p >= sure && ours != theirs).count();
+        changed as f64 / self.predicted.len().max(1) as f64
+    }
+
     /// The estimated accuracy beside that of `frozen`, whose noise is given, and the entropy of the mean prediction.
     pub(super) fn accuracy(&self, noise: &Noise, entropy: f64, frozen: &Self) -> f64 {
         noise.accuracy(&self.logits, entropy, (self.spread / frozen.spread.max(1e-6)) as f32)
@@ -86,12 +93,14 @@ mod tests {
 
     #[test]
     fn only_images_that_the_frozen_model_is_sure_of_count() {
-        let frozen = view(&[[9.0, 0.0, 0.0]; 6].map(|row| row));
+        let frozen = view(&[[9.0, 0.0, 0.0]; 6]);
         let mut rows = [[9.0, 0.0, 0.0]; 6];
         rows[0] = [0.0, 9.0, 0.0];
         assert_eq!(frozen.differs(&view(&rows), 0.8), Some(1.0 / 6.0));
         let unsure = view(&[[0.1, 0.0, 0.0]; 6]);
         assert_eq!(unsure.differs(&view(&rows), 0.8), None);
+        assert_eq!(frozen.changed(&view(&rows), 0.8), 1.0 / 6.0);
+        assert_eq!(unsure.changed(&view(&rows), 0.8), 0.0);
         assert_eq!(frozen.top, 1.0);
         assert!(view(&[[0.0; 3]; 4]).entropy > 1.09);
     }

@@ -145,9 +145,8 @@ fn collapse_is_rolled_back_then_frozen_and_the_frozen_model_answers() {
         actions.extend(guard.guard().unwrap().acted.map(|acted| acted.action));
     }
     // Snapshots were taken after 5 and 10 steps: back to 10, to 5, and then out.
-    use Action::{Freeze, RollBack, StartAgain};
-    assert_eq!(actions[..3], [RollBack, RollBack, Freeze], "{actions:?}");
-    assert!(actions[3..].iter().all(|action| *action == StartAgain), "{actions:?}");
+    assert_eq!(actions[..3], [Action::RollBack, Action::RollBack, Action::Freeze], "{actions:?}");
+    assert!(actions[3..].iter().all(|action| *action == Action::StartAgain), "{actions:?}");
     let account = &guard.guard().unwrap().account;
     assert!(account.frozen_images >= 600, "{account:?}");
 }

@@ -23,6 +23,8 @@ pub(super) struct Watch {
     steps: u64,
     /// The running difference of the estimated accuracies, adapted minus frozen.
     gain: f64,
+    /// The running share of images that were changed where the frozen model is sure.
+    changed: f64,
     /// The running distance that a step moves the parameters.
     moved: f64,
     /// Steps with harm since the last long good time.
@@ -35,6 +37,16 @@ pub(super) struct Watch {
     pause: u64,
     /// Whether the last batch spoke against the adapted model.
     is_distrusted: bool,
+}
+
+/// What was seen of a step.
+pub(super) struct Seen {
+    pub(super) harm: Option<Reason>,
+    /// Estimated accuracy, adapted minus frozen.
+    pub(super) gain: Option<f64>,
+    /// The share of images changed where the frozen model is sure.
+    pub(super) changed: f64,
+    pub(super) is_learnt: bool,
 }
 
 /// What to do after a step.
@@ -74,17 +86,20 @@ impl Watch {
         false
     }
 
-    /// Judges a step by the harm that was seen and the estimated gain.
+    /// Judges a step by what was seen of it.
     pub(super) fn judge(
         &mut self,
         method: &mut dyn Method,
         config: &Config,
-        (harm, gain, is_learnt): (Option<Reason>, Option<f64>, bool),
+        seen: &Seen,
     ) -> Result<Verdict> {
+        let &Seen { harm, gain, changed, is_learnt } = seen;
         if let Some(gain) = gain {
             self.gain += RATE * (gain - self.gain);
         }
-        self.is_distrusted = harm.is_some() || self.gain < -config.margin;
+        self.changed += RATE * (changed - self.changed);
+        self.is_distrusted =
+            harm.is_some() || self.gain < -config.margin || self.changed > config.changed;
         let is_trusted = !self.is_distrusted;
         let acted = match harm {
             _ if !is_learnt => None,
@@ -153,6 +168,7 @@ impl Watch {
         put("snapshots", self.ring.len() as u64);
         put("steps", self.steps);
         put("gain", self.gain.to_bits());
+        put("changed", self.changed.to_bits());
         put("moved", self.moved.to_bits());
         put("offences", self.offences);
         put("good", self.good);
@@ -168,6 +184,7 @@ impl Watch {
             ring: (0..snapshots).map(|at| state.part(&format!("ring/{at}"))).collect(),
             steps: state.counter("steps")?,
             gain: f64::from_bits(state.counter("gain")?),
+            changed: f64::from_bits(state.counter("changed")?),
             moved: f64::from_bits(state.counter("moved")?),
             offences: state.counter("offences")?,
             good: state.counter("good")?,

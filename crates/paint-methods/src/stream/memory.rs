@@ -1,4 +1,4 @@
-//! A memory of images whose predicted classes are balanced, as in RoTTA (Yuan et al., CVPR 2023, §3.3).
+//! A memory of images whose predicted classes are balanced, as in `RoTTA` (Yuan et al., CVPR 2023, §3.3).
 //!
 //! Symbols: `N` capacity, `K` classes, `A` the age of an entry in images, `H` the entropy of its prediction. An entry's
 //! score is `1 / (1 + e^(-A/N)) + H / ln K`; where there is no room, the worst entry of the most frequent class goes.
