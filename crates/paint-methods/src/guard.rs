@@ -19,7 +19,6 @@
 
 mod config;
 mod estimate;
-mod report;
 mod signals;
 #[cfg(test)]
 mod tests;
@@ -28,8 +27,8 @@ mod watch;
 use paint_nn::backbone::{Backbone, Features, Request};
 use paint_tensor::Tensor;
 
+pub use crate::report::{Account, Acted, Action, Reason, Report};
 pub use config::Config;
-pub use report::{Account, Acted, Action, Reason, Report};
 
 use crate::build_args::BuildArgs;
 use crate::method::{Method, State, Step};

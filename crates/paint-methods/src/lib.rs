@@ -45,6 +45,7 @@ mod preset;
 mod preset_values;
 mod prototypes;
 mod registry;
+mod report;
 pub mod settings;
 mod source_data;
 mod statistics;

@@ -6,7 +6,7 @@ use paint_nn::backbone::Backbone;
 use paint_tensor::Tensor;
 
 use crate::Result;
-use crate::guard::Report;
+use crate::report::Report;
 
 /// The result of one batch.
 #[derive(Debug, Clone)]

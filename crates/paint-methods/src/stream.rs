@@ -26,8 +26,8 @@ use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::build_args::BuildArgs;
-use crate::guard::Report;
 use crate::method::{Method, State, Step};
+use crate::report::Report;
 use crate::{Error, Result, images, without};
 use memory::Memory;
 use prior::Correlation;

@@ -152,6 +152,31 @@ fn collapse_is_rolled_back_then_frozen_and_the_frozen_model_answers() {
 }
 
 #[test]
+fn a_saved_guard_knows_its_snapshots_and_how_often_it_acted() {
+    let model = vit();
+    let plain = |batch: &Tensor| model.forward(batch, &Request::default()).unwrap().logits;
+    let is_mixed = |batch: &Tensor| View::new(&plain(batch)).unwrap().top < 0.6;
+    let batches: Vec<Tensor> =
+        (0..400).map(|seed| images(seed, 30)).filter(is_mixed).take(30).collect();
+    let run = |guard: &mut Guard, batches: &[Tensor]| -> Vec<Option<Acted>> {
+        let step = |batch: &Tensor| {
+            guard.step(batch).unwrap();
+            guard.guard().unwrap().acted
+        };
+        batches.iter().map(step).collect()
+    };
+    let expected = run(&mut guarded(&model, 12), &batches);
+    // Between two snapshots, after the first rollback, and in the pause.
+    for at in [8, 14, 22] {
+        let (mut first, mut second) = (guarded(&model, 12), guarded(&model, 12));
+        let mut found = run(&mut first, &batches[..at]);
+        second.load(&first.save().unwrap()).unwrap();
+        found.extend(run(&mut second, &batches[at..]));
+        assert_eq!(found, expected, "saved after {at}");
+    }
+}
+
+#[test]
 fn a_method_that_does_no_harm_is_not_touched() {
     let model = vit();
     let args = BuildArgs::new(&model, Seed(0));

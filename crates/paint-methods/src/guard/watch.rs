@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use super::config::Config;
-use super::report::{Acted, Action, Reason};
 use crate::Result;
 use crate::method::{Method, State};
+use crate::report::{Acted, Action, Reason};
 
 /// How much of the running figures a step replaces.
 const RATE: f64 = 0.3;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use paint_nn::state::State;
 use serde::Serialize;
 
 use crate::Result;
-use crate::method::State;
 
 /// What a guard does about a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -129,7 +129,7 @@ pub struct Account {
 }
 
 impl Account {
-    pub(super) fn count(&mut self, report: (usize, bool, Option<[f64; 2]>, Option<Acted>)) {
+    pub(crate) fn count(&mut self, report: (usize, bool, Option<[f64; 2]>, Option<Acted>)) {
         let (images, frozen, estimate, acted) = report;
         let weight = images as u64;
         self.steps += 1;
@@ -176,7 +176,7 @@ impl Account {
         }
     }
 
-    pub(super) fn save(&self) -> State {
+    pub(crate) fn save(&self) -> State {
         let mut state = State::default();
         let mut put = |name: &str, value: u64| state.counters.insert(name.to_owned(), value);
         put("steps", self.steps);
@@ -192,7 +192,7 @@ impl Account {
         state
     }
 
-    pub(super) fn load(state: &State) -> Result<Self> {
+    pub(crate) fn load(state: &State) -> Result<Self> {
         let mut account = Self {
             steps: state.counter("steps")?,
             images: state.counter("images")?,
