@@ -67,7 +67,8 @@ fn where_adaptation_does_not_help_it_is_said_and_an_exit_code_tells_on_request()
     let plain = run(&[]);
     let told = "adaptation did not help here; the frozen model's answers were kept";
     assert!(plain.status.success() && stderr(&plain).contains(told), "{}", stderr(&plain));
-    for told in ["the guard acted 2 times", "2 x skipped the step: nearly all images look like"] {
+    // The second batch is no step: after fifty images of one class the stream waits for others.
+    for told in ["the guard acted 1 time:", "1 x skipped the step: nearly all images look like"] {
         assert!(stderr(&plain).contains(told), "{}", stderr(&plain));
     }
     let failed = run(&["--fail-on-harm", "--json"]);
