@@ -5,6 +5,7 @@
 //! | 0 | success | |
 //! | 1 | the work failed: a file is missing or damaged, a disk is full, a model diverged | look at the files |
 //! | 2 | the request is wrong: an unknown name or key, a value out of range, flags that are missing or contradict each other, an output folder that is taken | change the command |
+//! | 3 | the work is done, and `--fail-on-harm` asked for this where adaptation did not help | use the frozen model, or another method |
 //! | 128 + n | signal n ended the program | |
 
 use std::error::Error;
@@ -19,6 +20,7 @@ Exit status:
   1        the work failed: a file is missing or damaged, the disk is full, the model diverged
   2        the request is wrong: an unknown name or key, a value out of range, flags that are missing or
            contradict each other, an output folder that is taken
+  3        adaptation did not help and the frozen model's answers were kept (adapt --fail-on-harm)
   128 + n  the program was ended by signal n (130 after Ctrl-C)";
 
 /// A request that the argument parser cannot know to be wrong.
@@ -33,8 +35,23 @@ impl fmt::Display for Usage {
 
 impl Error for Usage {}
 
+/// The work is done, and adaptation did not help.
+#[derive(Debug)]
+pub(crate) struct Harm;
+
+impl fmt::Display for Harm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("adaptation did not help here (--fail-on-harm)")
+    }
+}
+
+impl Error for Harm {}
+
 /// The status of a command that ended in `error`.
 pub(crate) fn status(error: &anyhow::Error) -> u8 {
+    if error.is::<Harm>() {
+        return 3;
+    }
     if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
         return interrupted.status();
     }
@@ -82,5 +99,6 @@ mod tests {
         }
         let io = std::io::Error::from(std::io::ErrorKind::NotFound);
         assert_eq!(status(&anyhow::Error::from(io).context("weights")), 1);
+        assert_eq!(status(&anyhow::Error::from(Harm)), 3);
     }
 }

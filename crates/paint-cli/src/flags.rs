@@ -63,6 +63,24 @@ pub(crate) struct EarlierFlags {
     pub(crate) overwrite: bool,
 }
 
+/// What stands around a method.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+pub(crate) struct WrapFlags {
+    /// Watch for harm without labels and undo it; the frozen model answers where adaptation does not help (guard)
+    #[arg(long, conflicts_with = "no_guard")]
+    pub(crate) guard: bool,
+    /// Leave the guard out
+    #[arg(long)]
+    pub(crate) no_guard: bool,
+    /// Take single images, short batches and runs of one class as they come (stream)
+    #[arg(long, conflicts_with = "no_stream")]
+    pub(crate) stream: bool,
+    /// Give the method each batch as it is
+    #[arg(long)]
+    pub(crate) no_stream: bool,
+}
+
 /// `--set`, in one dialect everywhere.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct SetFlag {
@@ -151,6 +169,24 @@ impl NetworkFlags {
         }
         if let Some(seed) = self.seed.seed {
             draft.set("seed", seed as i64)?;
+        }
+        Ok(())
+    }
+}
+
+impl WrapFlags {
+    /// Puts what was asked for, or else `usual`, into a document after `--set`; a table that is there stays.
+    pub(crate) fn apply(self, draft: &mut Draft, usual: bool) -> Result<()> {
+        let flags = [("guard", self.guard, self.no_guard), ("stream", self.stream, self.no_stream)];
+        for (key, wanted, refused) in flags {
+            let is_there = draft.get(key).is_some();
+            if refused && is_there {
+                let why = format!("--no-{key} contradicts the {key} settings that are given");
+                return Err(Usage(why).into());
+            }
+            if !is_there && (wanted || usual && !refused) {
+                draft.set_assignment(&format!("{key}={{}}"))?;
+            }
         }
         Ok(())
     }

@@ -60,6 +60,7 @@ enum Command {
     Man(cmd::man::Args),
     Report(cmd::report::Args),
     Run(cmd::run::Args),
+    State(cmd::state::Args),
     Stats(cmd::stats::Args),
     Train(Box<cmd::train::Args>),
 }
@@ -80,6 +81,7 @@ impl Command {
             Self::Man(args) => cmd::man::run(&args),
             Self::Report(args) => cmd::report::run(&args),
             Self::Run(args) => cmd::run::run(&args),
+            Self::State(args) => cmd::state::run(&args),
             Self::Stats(args) => cmd::stats::run(&args),
             Self::Train(args) => cmd::train::run(&args),
         }
@@ -137,7 +139,7 @@ mod tests {
 
     /// The shared flags of a command and of those below it: name, then type, name of the value and help.
     fn flags(command: &clap::Command, found: &mut Vec<(String, [String; 3])>) {
-        const SHARED: [&str; 10] = [
+        const SHARED: [&str; 14] = [
             "batch-size",
             "seed",
             "device",
@@ -148,6 +150,10 @@ mod tests {
             "set",
             "metric",
             "dry-run",
+            "guard",
+            "no-guard",
+            "stream",
+            "no-stream",
         ];
         for flag in command.get_arguments() {
             let Some(name) = flag.get_long().filter(|name| SHARED.contains(name)) else { continue };

@@ -6,6 +6,7 @@ use paint_nn::backbone::Backbone;
 use paint_tensor::Tensor;
 
 use crate::Result;
+use crate::report::Report;
 
 /// The result of one batch.
 #[derive(Debug, Clone)]
@@ -57,4 +58,23 @@ pub trait Method: Send {
     }
     /// Sets the true domain of the next batches, for oracle experiments; most methods ignore it.
     fn set_domain(&mut self, _domain: Option<usize>) {}
+    /// Whether single images and runs of one class are dealt with by the method itself, so that a
+    /// [`Stream`](crate::stream::Stream) leaves it alone.
+    fn takes_any_stream(&self) -> bool {
+        false
+    }
+    /// What a guard did about the last step, for methods under one.
+    fn guard(&self) -> Option<&Report> {
+        None
+    }
+}
+
+/// A state without the part that was nested under `part/`.
+pub(crate) fn without(state: &State, part: &str) -> State {
+    let is_other =
+        |name: &String| !name.strip_prefix(part).is_some_and(|rest| rest.starts_with('/'));
+    let mut rest = state.clone();
+    rest.tensors.retain(|name, _| is_other(name));
+    rest.counters.retain(|name, _| is_other(name));
+    rest
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use paint_data::{dataset, scenario};
 use paint_methods::settings::Settings;
+use paint_methods::{guard, stream};
 use paint_nn::checkpoint::CropMode;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,12 @@ pub struct Config {
     /// Images of the source domain; a method that does not look at any leaves them unread. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// Images as they come: single ones, short batches, runs of one class. Default: each batch as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<stream::Config>,
+    /// What notices harm without labels and undoes it. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<guard::Config>,
 }
 
 /// Images of the source domain, for the methods that look at them before they are deployed.
@@ -225,6 +232,8 @@ impl Config {
             model: self.model.clone(),
             method: self.method.clone(),
             source: self.source.clone(),
+            stream: self.stream,
+            guard: self.guard,
         }
     }
 

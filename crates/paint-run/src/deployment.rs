@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use paint_methods::{BuildArgs, Method, MethodEntry, Registry, SourceNeed, StatisticsFrom};
+use paint_methods::{
+    BuildArgs, Method, MethodEntry, Registry, SourceNeed, State, StatisticsFrom, Wrap, guard,
+    stream,
+};
 use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
 use paint_tensor::Device;
@@ -39,13 +42,24 @@ pub struct Config {
     /// Images of the source domain; a method that does not look at any leaves them unread. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// Images as they come: single ones, short batches, runs of one class. Default: each batch as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<stream::Config>,
+    /// What notices harm without labels and undoes it. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<guard::Config>,
 }
 
 impl Config {
     /// These weights and this method with its default settings, on the CPU.
     pub fn new(model: Model, method: config::Method) -> Self {
         let (device, precision) = (config::default_device(), config::default_precision());
-        Self { seed: 0, device, precision, model, method, source: None }
+        Self { seed: 0, device, precision, model, method, source: None, stream: None, guard: None }
+    }
+
+    /// What stands around the method.
+    pub(crate) fn wrap(&self) -> Wrap {
+        Wrap { stream: self.stream, guard: self.guard }
     }
 
     /// Every value under its dotted key.
@@ -58,6 +72,7 @@ impl Config {
     /// been read yet.
     pub(crate) fn check(&self, methods: &Registry) -> Result<Device> {
         methods.find(&self.method.name)?.resolve(&self.method.settings)?;
+        self.wrap().check()?;
         Ok(Device::open(&self.device, self.precision.parse()?)?)
     }
 }
@@ -128,10 +143,17 @@ impl Deployment {
         };
         let seed = Seed(self.config.seed);
         let args = BuildArgs { classes, source, statistics, ..BuildArgs::new(&watched, seed) };
-        self.method.build(&args, &self.config.method.settings).map_err(|error| match error {
+        let method = self.method.build(&args, &self.config.method.settings);
+        let method = method.map_err(|error| match error {
             paint_methods::Error::NoSource { .. } => Error::NoSource { why: error.to_string() },
             other => other.into(),
-        })
+        })?;
+        Ok(self.config.wrap().around(method, &args)?)
+    }
+
+    /// A state as the method of this deployment reads it, whether or not it was saved under the same guard.
+    pub(crate) fn fitted(&self, state: State) -> State {
+        self.config.wrap().fitted(state)
     }
 
     /// The source model.

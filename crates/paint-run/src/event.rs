@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use paint_methods::PromptUse;
+use paint_methods::guard::{Acted, Report};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -57,8 +58,28 @@ pub struct BatchDone {
     /// The method's own figures.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scalars: BTreeMap<String, f64>,
+    /// What the guard did about it, if there is one and it did anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Intervention>,
     /// Time in the method, in milliseconds.
     pub ms: f64,
+}
+
+/// What a guard did about a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intervention {
+    /// What it did.
+    pub action: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Intervention {
+    /// What a report says of the last step.
+    pub(crate) fn of(report: Option<&Report>) -> Option<Self> {
+        let Acted { action, reason } = report?.acted?;
+        Some(Self { action: action.to_string(), reason: reason.to_string() })
+    }
 }
 
 /// Which prompt a batch used.

@@ -11,7 +11,7 @@ use paint_methods::{Method, Step};
 use paint_tensor::Tensor;
 
 use crate::config::Prediction;
-use crate::event::{BatchDone, Event, Observer, Prompt};
+use crate::event::{BatchDone, Event, Intervention, Observer, Prompt};
 use crate::metric::{Meter, Outcome, Score};
 use crate::probe::Probe;
 use crate::summary::{Cost, DomainResult, Setup, Summary, domain_label};
@@ -281,6 +281,7 @@ impl<'a> Runner<'a> {
             running_accuracy: self.meter.overall.accuracy(),
             prompt: step.prompt.as_ref().map(Prompt::from),
             scalars: step.scalars.iter().map(|(name, value)| ((*name).into(), *value)).collect(),
+            guard: Intervention::of(self.method.guard()),
             ms: duration.as_secs_f64() * 1e3,
         }
     }

@@ -23,6 +23,8 @@
 //! ```
 
 mod event;
+mod export;
+pub mod history;
 mod images;
 mod reading;
 mod store;
@@ -31,10 +33,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use paint_data::Image;
-use paint_methods::{Method, PromptUse};
+use paint_methods::guard::Account;
+use paint_methods::{Method, PromptUse, Step};
 use paint_tensor::Tensor;
 
-pub use event::{BatchDone, Event, Predicted, Prediction, Prompts, Skipped, Summary};
+pub use event::{BatchDone, Event, Guarded, Predicted, Prediction, Prompts, Skipped, Summary};
+pub use export::export;
 pub use images::Images;
 pub use reading::{End, OnDamage, Reading, Start};
 use store::{Progress, Store};
@@ -57,6 +61,12 @@ pub struct Session {
     unsaved: usize,
     /// Batches between two saves; 0 if only the caller saves.
     save_every: usize,
+    /// Saved states to keep beside the file.
+    keep: usize,
+    /// False if images are predicted with the state as it is.
+    learns: bool,
+    /// What the guard had seen before this session.
+    earlier: Account,
     /// The method gave a prediction that is none: what it learnt is not worth keeping.
     is_broken: bool,
 }
@@ -90,6 +100,9 @@ impl Session {
             summary: Summary::default(),
             unsaved: 0,
             save_every: 0,
+            keep: 0,
+            learns: true,
+            earlier: Account::default(),
             is_broken: false,
         })
     }
@@ -106,13 +119,27 @@ impl Session {
         let earlier = store.read(deployment.device())?;
         let mut session = Self::new(deployment)?;
         if let Some((state, progress)) = earlier {
-            session.method.load(&state)?;
+            session.method.load(&session.deployment.fitted(state))?;
             session.progress = progress;
+            session.earlier =
+                session.method.guard().map(|report| report.account.clone()).unwrap_or_default();
         }
         session.summary.state = Some(store.path().to_owned());
         session.store = Some(store);
         session.save_every = save_every;
         Ok(session)
+    }
+
+    /// Keeps the last `count` saved states beside the file, so that [`history::roll_back`] can restore one.
+    #[must_use]
+    pub fn keeping(self, count: usize) -> Self {
+        Self { keep: count, ..self }
+    }
+
+    /// Predicts with the state as it is: nothing is learnt, and nothing saved.
+    #[must_use]
+    pub fn without_learning(self) -> Self {
+        Self { learns: false, ..self }
     }
 
     /// Adapts to images of any size and predicts them.
@@ -137,15 +164,25 @@ impl Session {
     /// The same; `name` says in an error what an image is called.
     fn step_named(&mut self, images: &Tensor, name: impl Fn(usize) -> String) -> Result<Adapted> {
         let begun = Instant::now();
-        let step = fit::step(&mut *self.method, images)?;
+        let step = if self.learns {
+            fit::step(&mut *self.method, images)?
+        } else {
+            let logits = self.method.predict(images)?;
+            Step { logits, scalars: Vec::new(), prompt: None }
+        };
         let predictions = predictions(&step.logits, name);
         let ms = begun.elapsed().as_secs_f64() * 1e3;
         self.is_broken |= predictions.is_err();
         let predictions = predictions?;
-        self.unsaved += 1;
-        self.progress.batches += 1;
-        self.progress.images += predictions.len() as u64;
-        self.summary.count(predictions.len(), step.prompt.as_ref(), ms);
+        if self.learns {
+            self.unsaved += 1;
+            self.progress.batches += 1;
+            self.progress.images += predictions.len() as u64;
+            let report = self.method.guard();
+            self.summary.guard =
+                report.map(|report| Guarded::from(&report.account.since(&self.earlier)));
+        }
+        self.summary.count(predictions.len(), &step, ms);
         let (logits, scalars, prompt) = (step.logits, step.scalars, step.prompt);
         Ok(Adapted { predictions, logits, scalars, prompt, ms })
     }
@@ -153,6 +190,7 @@ impl Session {
     /// Forgets everything that was learnt; the file keeps it until the next save.
     pub fn reset(&mut self) -> Result<()> {
         self.method.reset()?;
+        self.earlier = Account::default();
         self.progress = Progress::default();
         self.is_broken = false;
         self.unsaved += 1;
@@ -166,7 +204,7 @@ impl Session {
         else {
             return Ok(false);
         };
-        store.save(&*self.method, &self.progress)?;
+        store.save(&*self.method, &self.progress, self.keep)?;
         self.unsaved = 0;
         Ok(true)
     }
@@ -183,6 +221,11 @@ impl Session {
     /// What the model calls a class, if it has a name.
     pub fn class_name(&self, class: usize) -> Option<&str> {
         self.class_names.get(class).map(String::as_str)
+    }
+
+    /// Whether images are learnt from.
+    pub fn learns(&self) -> bool {
+        self.learns
     }
 
     /// What was done so far.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use paint_data::corruption::CORRUPTIONS;
 use paint_data::dataset::{Corrupt, Options};
 use paint_data::{dataset, scenario};
+use paint_methods::{guard, stream};
 use paint_run::config::{Draft, Method, Model, Prediction, Source, method_of};
 use paint_run::metric::Rate;
 use paint_run::probe;
@@ -45,6 +46,12 @@ pub struct Protocol {
     /// Source images for the methods that look at some before they are deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// Images as they come: single ones, short batches, runs of one class. Default: each batch as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<stream::Config>,
+    /// What notices harm without labels and undoes it. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<guard::Config>,
     /// Of images beside the stream; filled in when they are there.
     #[serde(default, skip_serializing_if = "Fingerprints::is_empty")]
     pub fingerprints: Fingerprints,
@@ -189,6 +196,8 @@ impl Protocol {
                 .source
                 .clone()
                 .map(|source| Source { path: place.source.clone(), ..source }),
+            stream: self.stream,
+            guard: self.guard,
             method: Method::source(),
         }
     }

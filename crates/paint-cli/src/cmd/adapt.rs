@@ -10,7 +10,8 @@ use anyhow::Context as _;
 use paint_run::session::{End, OnDamage, Reading, Start};
 use paint_run::{Deployment, Draft, Session, deployment};
 
-use crate::flags::{DryRunFlag, NetworkFlags, SetFlag};
+use crate::exit::Harm;
+use crate::flags::{DryRunFlag, NetworkFlags, SetFlag, WrapFlags};
 use crate::output::is_broken_pipe;
 use crate::plan::{Plan, adaptation};
 use crate::signals::{Interrupted, Signals};
@@ -23,11 +24,16 @@ use output::Output;
 /// Predictions go to standard output as CSV, or with --json as one object per line. Photographs are turned upright as their
 /// Exif tag says. An image that cannot be read is named, counted and skipped.
 ///
+/// Images are read in a random order unless --in-order is given. Single images and short batches are predicted at once and
+/// learnt from when 50 have come (--no-stream gives the method each batch as it is). A guard watches for harm without labels;
+/// where adaptation does not help, the frozen model answers (--no-guard leaves it out).
+///
 /// With --state the model keeps what it learns. SIGINT, SIGTERM and SIGHUP end the command after the present batch, with the
 /// state saved; a second signal ends it at once. The same command then continues with the first image that was not adapted
 /// to. After a crash or SIGKILL it continues from the last save, and predicts the images since then again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     /// Weights file
     #[arg(long)]
@@ -43,6 +49,15 @@ pub(crate) struct Args {
     /// Also save the state every N batches, so that a crash loses at most N; 0 saves only at the end
     #[arg(long, value_name = "N", default_value_t = 100, requires = "state")]
     checkpoint_every: usize,
+    /// Keep the last N saved states beside the file, for `paint state rollback`
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "state")]
+    keep: usize,
+    /// Predict with the state as it is: learn nothing and save nothing
+    #[arg(long, conflicts_with_all = ["keep", "fail_on_harm"])]
+    no_adapt: bool,
+    /// Exit with status 3 if adaptation did not help and the frozen model's answers were kept
+    #[arg(long, conflicts_with = "no_guard")]
+    fail_on_harm: bool,
     /// Begin with the first image even if an earlier command was stopped in the middle of the same images
     #[arg(long)]
     from_start: bool,
@@ -57,6 +72,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
+    wrap: WrapFlags,
+    #[command(flatten)]
     set: SetFlag,
     #[command(flatten)]
     dry: DryRunFlag,
@@ -66,14 +83,16 @@ const EXAMPLES: &str = "\
 Examples:
   paint adapt --weights model.safetensors --images new_images/ > predictions.csv
   paint adapt --weights model.safetensors --images new_images/ --state state.safetensors --method tent
+  paint adapt --weights model.safetensors --images sorted/ --state state.safetensors --keep 5 --fail-on-harm
+  paint adapt --weights model.safetensors --images more/ --state state.safetensors --no-adapt > predictions.csv
   paint adapt --weights model.safetensors --images new_images/ --method keel --dry-run";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let begun = Instant::now();
     args.network.compute.threads.start()?;
     let draft = draft(args)?;
-    let config = draft.resolve_as()?;
-    let images = args.images.open()?;
+    let config: deployment::Config = draft.resolve_as()?;
+    let images = args.images.open(config.seed)?;
     if args.dry.dry_run {
         return plan(args, &draft, config, images.count());
     }
@@ -107,11 +126,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             output.finish(&session, end, begun.elapsed())?;
             output::summarise(&session, begun.elapsed());
             match end {
+                End::Finished if args.fail_on_harm && is_harm(&session) => Err(Harm.into()),
                 End::Finished => Ok(()),
                 End::Stopped => Err(signals.ended(stopped(args)).into()),
             }
         }
     }
+}
+
+fn is_harm(session: &Session) -> bool {
+    session.summary().guard.as_ref().is_some_and(|guard| guard.kept_frozen)
 }
 
 fn stopped(args: &Args) -> &'static str {
@@ -127,20 +151,24 @@ fn session(args: &Args, config: deployment::Config) -> anyhow::Result<Session> {
     if let Some(images) = deployment.source_images() {
         note!("{} prepares on {images} source images", args.method);
     }
-    Ok(match &args.state {
-        Some(path) => Session::with_state(deployment, path, args.checkpoint_every)?,
+    let session = match &args.state {
+        Some(path) => {
+            Session::with_state(deployment, path, args.checkpoint_every)?.keeping(args.keep)
+        }
         None => Session::new(deployment)?,
-    })
+    };
+    Ok(if args.no_adapt { session.without_learning() } else { session })
 }
 
 /// What was typed.
-fn draft(args: &Args) -> paint_run::Result<Draft> {
+fn draft(args: &Args) -> anyhow::Result<Draft> {
     let mut draft = Draft::default();
     draft.set("model.weights", args.weights.display().to_string())?;
     draft.set("method.name", args.method.as_str())?;
     args.network.apply_to_deployment(&mut draft)?;
     args.source.apply(&mut draft)?;
     args.set.apply(&mut draft)?;
+    args.wrap.apply(&mut draft, true)?;
     Ok(draft)
 }
 

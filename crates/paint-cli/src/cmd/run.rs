@@ -9,7 +9,7 @@ use paint_run::metric::Rate;
 use paint_run::table::terminal;
 use paint_run::{Draft, Event, Experiment};
 
-use crate::flags::{DryRunFlag, EarlierFlags, MetricFlag, NetworkFlags, SetFlag};
+use crate::flags::{DryRunFlag, EarlierFlags, MetricFlag, NetworkFlags, SetFlag, WrapFlags};
 use crate::output::Output;
 use crate::place::refuse_foreign;
 use crate::plan::{Plan, adaptation};
@@ -58,6 +58,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
+    wrap: WrapFlags,
+    #[command(flatten)]
     set: SetFlag,
     #[command(flatten)]
     metric: MetricFlag,
@@ -72,6 +74,7 @@ Examples:
   paint run --method paint --dataset cifar10-c --data CIFAR-10-C --weights model.safetensors
   paint run --method tent --dataset embedded --corrupt --weights embedded --limit 200
   paint run --config out/paint/config.toml --set paint.eta=0.5 --out out/eta
+  paint run --method tent --dataset embedded --corrupt --weights embedded --batch-size 1 --guard --stream
   paint run --config out/paint/config.toml --resume
   paint run --method eata --dataset embedded --corrupt --weights embedded --source-dataset embedded --dry-run";
 
@@ -123,7 +126,7 @@ fn facts(experiment: &Experiment) -> [String; 2] {
 }
 
 /// What was typed: the file, then the flags, then `--set`.
-fn draft(args: &Args) -> paint_run::Result<Draft> {
+fn draft(args: &Args) -> anyhow::Result<Draft> {
     let mut draft = args.config.as_deref().map_or_else(|| Ok(Draft::default()), Draft::read)?;
     let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let flags = [
@@ -149,6 +152,7 @@ fn draft(args: &Args) -> paint_run::Result<Draft> {
     }
     args.source.apply(&mut draft)?;
     args.set.apply(&mut draft)?;
+    args.wrap.apply(&mut draft, false)?;
     Ok(draft)
 }
 

@@ -13,8 +13,15 @@ use serde_json::Value;
 
 use crate::support::{image, mosaic, paint, stderr, text, weights, write_arrays};
 
-/// Adapts to `images` in batches of `batch_size`.
+/// Adapts to `images` in their order and in batches of `batch_size`, with nothing around the method.
 pub(crate) fn adapt(images: &[&str], batch_size: usize) -> Command {
+    let mut command = deployed(images, batch_size);
+    command.args(["--in-order", "--no-stream", "--no-guard"]);
+    command
+}
+
+/// The same as it is deployed.
+pub(crate) fn deployed(images: &[&str], batch_size: usize) -> Command {
     let mut command = paint();
     command.args(["adapt", "--weights", &weights(), "--set", "method.preset=paper_adam"]);
     command.args(["--batch-size", &batch_size.to_string()]).args(images);

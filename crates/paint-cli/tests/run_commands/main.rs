@@ -4,6 +4,7 @@
 
 mod adapt;
 mod classes;
+mod deployed;
 #[cfg(unix)]
 mod signals;
 mod support;

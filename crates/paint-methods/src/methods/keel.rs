@@ -70,7 +70,6 @@ mod config;
 mod domain;
 mod gradient;
 mod memory;
-mod prior;
 mod recentre;
 mod statistic_loss;
 #[cfg(test)]
@@ -88,6 +87,7 @@ use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::method::{Method, State, Step};
 use crate::settings::Settings;
 use crate::statistics::SourceStatistics;
+use crate::stream::prior::{self, Correlation};
 use crate::{Error, Result, images};
 use align::{Found, Mode, Reference};
 use batch_norm::Running;
@@ -95,7 +95,6 @@ pub use config::Config;
 use config::{AUTO, FormKind, NONE};
 use gradient::Gradient;
 use memory::Memory;
-use prior::Correlation;
 use recentre::Recentre;
 
 const NAME: &str = "keel";
@@ -331,5 +330,9 @@ impl Method for Keel {
 
     fn model(&self) -> Option<&dyn Backbone> {
         Some(self.gradient().map_or(&*self.model.0, Gradient::model))
+    }
+
+    fn takes_any_stream(&self) -> bool {
+        true
     }
 }

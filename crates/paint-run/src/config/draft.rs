@@ -108,6 +108,12 @@ impl Draft {
         self.resolve_as().map(|Images { data }| data)
     }
 
+    /// One table of the document alone.
+    pub(crate) fn resolve_part<T: DeserializeOwned>(&self, table: &str) -> Result<T> {
+        let part = self.get(table).cloned().unwrap_or_else(|| Value::Table(Table::new()));
+        part.try_into().map_err(|error: toml::de::Error| Error::config(error.message()))
+    }
+
     /// The document that is meant, where it is no run.
     pub fn resolve_as<T: DeserializeOwned>(&self) -> Result<T> {
         let text = self.text()?;

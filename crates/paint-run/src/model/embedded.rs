@@ -18,6 +18,8 @@ static WEIGHTS: &[u8] =
 /// The statistics of its tokens on clean images, as `paint stats` writes them.
 pub static STATISTICS: &[u8] =
     include_bytes!("../../../../assets/vit_tiny_patch4_32_cifar10/model.statistics.safetensors");
+/// `config.json` beside it.
+pub static CONFIG: &str = include_str!("../../../../assets/vit_tiny_patch4_32_cifar10/config.json");
 const BACKBONE: &str = "vit_tiny_patch4_32";
 const SIDE: usize = 32;
 

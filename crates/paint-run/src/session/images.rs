@@ -6,6 +6,7 @@ use std::sync::mpsc::Receiver;
 
 use paint_data::Dataset;
 use paint_data::dataset::{Exif, Listed};
+use paint_rng::Seed;
 use sha2::{Digest as _, Sha256};
 
 use crate::fingerprint::{digest, hex};
@@ -28,6 +29,8 @@ pub(super) enum Source {
 pub(super) struct List {
     pub(super) dataset: Arc<dyn Dataset>,
     names: Names,
+    /// The image at each place, unless they come as they are.
+    order: Option<Arc<[usize]>>,
     /// Digits that another list would not have; none if the list is not known again.
     pub(super) id: Option<String>,
 }
@@ -46,7 +49,7 @@ impl Images {
 
     /// The images of the first domain of a dataset, called by their numbers.
     pub fn dataset(dataset: Arc<dyn Dataset>) -> Self {
-        Self(Source::List(List { dataset, names: Names::Numbers, id: None }))
+        Self(Source::List(List { dataset, names: Names::Numbers, order: None, id: None }))
     }
 
     /// Files as they are named, by a camera or on standard input; a batch begins when its last file is there.
@@ -59,6 +62,16 @@ impl Images {
     pub fn called(mut self, names: Vec<PathBuf>) -> Self {
         if let Source::List(list) = &mut self.0 {
             list.names = Names::Given(names);
+        }
+        self
+    }
+
+    /// A list in a random order, the same for the same seed; files that are named one after the other stay as they come.
+    #[must_use]
+    pub fn shuffled(mut self, seed: u64) -> Self {
+        if let Source::List(list) = &mut self.0 {
+            let mut rng = Seed(seed).derive("session/order", &[]);
+            list.order = Some(rng.permutation(list.len()).into());
         }
         self
     }
@@ -85,11 +98,16 @@ impl Images {
 impl List {
     pub(super) fn files(files: Vec<PathBuf>, exif: Exif) -> Self {
         let dataset = Arc::new(Listed::new(files.clone(), exif));
-        Self { dataset, names: Names::Given(files), id: None }
+        Self { dataset, names: Names::Given(files), order: None, id: None }
     }
 
     pub(super) fn len(&self) -> usize {
         self.dataset.len(0)
+    }
+
+    /// The image at a place.
+    pub(super) fn at(&self, place: usize) -> usize {
+        self.order.as_ref().map_or(place, |order| order[place])
     }
 
     /// What an image is called.
@@ -105,12 +123,12 @@ impl List {
     fn fingerprint(&self) -> String {
         let (mut hasher, len) = (Sha256::new(), self.len());
         for index in 0..len {
-            hasher.update(self.name(index).as_bytes());
+            hasher.update(self.name(self.at(index)).as_bytes());
             hasher.update([0]);
         }
         for index in (0..len).step_by(len.div_ceil(GLIMPSED).max(1)) {
             // A file that cannot be read may be skipped later; the others tell the list from another.
-            let content = self.dataset.content(0, index).unwrap_or_default();
+            let content = self.dataset.content(0, self.at(index)).unwrap_or_default();
             hasher.update(content.len().to_le_bytes());
             hasher.update(content);
         }

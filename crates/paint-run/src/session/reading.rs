@@ -13,7 +13,7 @@ use super::images::{Images, List, Source};
 use super::store::Place;
 use super::{Adapted, Session};
 use crate::Result;
-use crate::event::Prompt;
+use crate::event::{Intervention, Prompt};
 use crate::model::Fitted;
 use crate::upload::{Uploaded, Uploads};
 
@@ -109,7 +109,7 @@ impl Session {
         reading: Reading<'_>,
         observe: &mut Observe<'_>,
     ) -> Result<End> {
-        let earlier = self.earlier_position(list);
+        let earlier = self.earlier_position(list).filter(|_| self.learns);
         let is_repeated = earlier == Some(list.len());
         let mut position =
             earlier.filter(|_| reading.start == Start::WhereStopped && !is_repeated).unwrap_or(0);
@@ -165,8 +165,9 @@ impl Session {
     fn uploads(&self, list: &List, position: usize, reading: Reading<'_>) -> Result<Uploads> {
         let (spec, resize) = (self.deployment.model().spec(), self.deployment.config.model.resize);
         let dataset = Arc::new(Fitted::new(Arc::clone(&list.dataset), &spec.preprocess, resize)?);
-        let samples: Vec<SampleRef> =
-            (position..list.len()).map(|index| SampleRef { domain: 0, index }).collect();
+        let samples: Vec<SampleRef> = (position..list.len())
+            .map(|place| SampleRef { domain: 0, index: list.at(place) })
+            .collect();
         let load = match reading.on_damage {
             OnDamage::Skip => Loader::skipping_damaged,
             OnDamage::Stop => Loader::new,
@@ -194,7 +195,7 @@ impl Session {
         };
         if plan.samples.is_empty() {
             // Nothing was learnt, but the place in the list is new.
-            self.unsaved += 1;
+            self.unsaved += usize::from(self.learns);
             return observe(&Event::BatchDone(done));
         }
         let step = self.step_named(&images, |index| name(&plan.samples[index]))?;
@@ -203,6 +204,7 @@ impl Session {
         done.predictions = named.map(|(file, prediction)| Predicted { file, prediction }).collect();
         done.scalars = scalars.iter().map(|(name, value)| ((*name).into(), *value)).collect();
         done.prompt = prompt.as_ref().map(Prompt::from);
+        done.guard = Intervention::of(self.method.guard()).filter(|_| self.learns);
         done.ms = ms;
         observe(&Event::BatchDone(done))
     }

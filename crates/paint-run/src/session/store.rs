@@ -9,11 +9,11 @@ use paint_nn::state::file::{self, Kind, Saved};
 use paint_tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use super::Session;
+use super::{Session, history};
 use crate::config::difference;
 use crate::{Error, Result, deployment};
 
-const PROGRESS: &str = "progress";
+pub(super) const PROGRESS: &str = "progress";
 
 /// How much a state has seen, and how far it has come in a list of images.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,10 +71,12 @@ impl Store {
         Ok(Some((state, progress)))
     }
 
-    pub(super) fn save(&self, method: &dyn Method, progress: &Progress) -> Result<()> {
+    /// Writes the state, and keeps it and those before it, `keep` in all, beside the file.
+    pub(super) fn save(&self, method: &dyn Method, progress: &Progress, keep: usize) -> Result<()> {
         let mut about = self.subject.clone();
         about.insert(PROGRESS.into(), serde_json::json!(progress).to_string());
-        Ok(file::write(&self.path, Kind::Adaptation, &method.save()?, &about)?)
+        file::write(&self.path, Kind::Adaptation, &method.save()?, &about)?;
+        if keep > 0 { history::keep(&self.path, progress.batches, keep) } else { Ok(()) }
     }
 }
 
@@ -85,7 +87,7 @@ impl Session {
         if self.is_broken {
             return Err(Error::NoPrediction { image: "an earlier batch".to_owned() });
         }
-        Store::claim(path, &self.deployment.config)?.save(&*self.method, &self.progress)
+        Store::claim(path, &self.deployment.config)?.save(&*self.method, &self.progress, 0)
     }
 
     /// Continues from a file of [`Session::save_to`]. Damage, and a state of other weights or another method, are errors that
@@ -96,7 +98,7 @@ impl Session {
             let source = std::io::ErrorKind::NotFound.into();
             return Err(Error::Io { action: "read", source, path: path.to_owned() });
         };
-        self.method.load(&state)?;
+        self.method.load(&self.deployment.fitted(state))?;
         self.progress = progress;
         self.is_broken = false;
         self.unsaved += 1;
@@ -104,6 +106,6 @@ impl Session {
     }
 }
 
-fn is_of_subject(key: &str) -> bool {
+pub(super) fn is_of_subject(key: &str) -> bool {
     key.starts_with("method.") || key.starts_with("model.") && key != "model.weights"
 }

@@ -218,6 +218,7 @@ mod tests {
             running_accuracy: Some(50.0),
             prompt: prompt.map(|index| Prompt { index, allocated: true, reliability: None }),
             scalars: BTreeMap::new(),
+            guard: None,
             ms: 1.0,
         }
     }

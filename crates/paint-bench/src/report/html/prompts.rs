@@ -87,6 +87,7 @@ pub(super) mod tests {
             running_accuracy: None,
             prompt: Some(Prompt { index, allocated: false, reliability: None }),
             scalars: BTreeMap::new(),
+            guard: None,
             ms: 0.0,
         };
         prompts.map(batch).collect()

@@ -23,14 +23,27 @@ pub(crate) struct ImageArgs {
     /// File with the name of one image per line; - reads names from standard input as they come
     #[arg(long, value_name = "FILE", conflicts_with = "images")]
     list: Option<PathBuf>,
+    /// Read images in their order; without it they are shuffled, because images sorted by class or by place teach little.
+    /// Names from standard input stay in order
+    #[arg(long)]
+    in_order: bool,
     /// Leave photographs as they are stored, as torchvision and the benchmarks read them
     #[arg(long)]
     ignore_exif: bool,
 }
 
 impl ImageArgs {
-    /// What the flags name.
-    pub(super) fn open(&self) -> Result<Images> {
+    /// What the flags name, in the order that `seed` gives unless they ask for their own.
+    pub(super) fn open(&self, seed: u64) -> Result<Images> {
+        let images = self.listed()?;
+        if self.in_order || images.count().is_none() {
+            return Ok(images.resumable());
+        }
+        note!("images are read in a random order (seed {seed}); --in-order keeps their own");
+        Ok(images.shuffled(seed).resumable())
+    }
+
+    fn listed(&self) -> Result<Images> {
         let exif = if self.ignore_exif { Exif::Ignore } else { Exif::Apply };
         if let Some(list) = &self.list {
             if list == Path::new("-") {
@@ -40,7 +53,7 @@ impl ImageArgs {
             let read = file.and_then(|file| names(BufReader::new(file)).collect());
             let files: Vec<PathBuf> =
                 read.with_context(|| format!("cannot read {}", list.display()))?;
-            return Ok(Images::files(not_empty(files, list)?, exif).resumable());
+            return Ok(Images::files(not_empty(files, list)?, exif));
         }
         if let Some(array) = self.images.iter().find(|path| is_array(path)) {
             if self.images.len() > 1 {
@@ -50,14 +63,14 @@ impl ImageArgs {
             }
             let options = Options { labels: Labels::Ignored, ..Options::default() };
             let dataset = (entry("npy")?.open)(existing(array)?, &options)?;
-            return Ok(Images::dataset(dataset.into()).resumable());
+            return Ok(Images::dataset(dataset.into()));
         }
         if let [folder] = &self.images[..]
             && folder.is_dir()
         {
             let names = images_of(folder)?;
             let files = names.iter().map(|name| folder.join(name)).collect();
-            return Ok(Images::files(files, exif).called(names).resumable());
+            return Ok(Images::files(files, exif).called(names));
         }
         let mut files = Vec::new();
         for path in &self.images {
@@ -67,7 +80,7 @@ impl ImageArgs {
                 files.push(path.clone());
             }
         }
-        Ok(Images::files(files, exif).resumable())
+        Ok(Images::files(files, exif))
     }
 }
 

@@ -7,7 +7,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use paint_files::printable;
 use paint_run::Session;
 use paint_run::escape::csv;
-use paint_run::session::{BatchDone, End, Event, Predicted, Prediction, Prompts, Skipped, Summary};
+use paint_run::session::{
+    BatchDone, End, Event, Guarded, Predicted, Prediction, Prompts, Skipped, Summary,
+};
 use serde_json::json;
 
 use crate::message;
@@ -107,6 +109,7 @@ impl Output {
                 "skipped": batch.skipped.len(),
                 "prompt": batch.prompt,
                 "scalars": batch.scalars,
+                "guard": batch.guard,
                 "ms": batch.ms,
             }))?;
         }
@@ -176,10 +179,12 @@ fn escaped(json: &str) -> String {
 
 /// Says what was done, on stderr.
 pub(super) fn summarise(session: &Session, elapsed: Duration) {
-    let Summary { images, skipped, batches, prompts, state, .. } = session.summary();
+    let Summary { images, skipped, batches, prompts, state, conditions, guard, .. } =
+        session.summary();
     let (seconds, batches) = (elapsed.as_secs_f64(), counted(*batches, "batch", "batches"));
     let photos = |count: u64| counted(count, "image", "images");
-    note!("adapted to {} in {batches}, {seconds:.1} s", photos(*images));
+    let done = if session.learns() { "adapted to" } else { "predicted" };
+    note!("{done} {} in {batches}, {seconds:.1} s", photos(*images));
     if *skipped > 0 {
         note!("skipped {} that could not be read", photos(*skipped));
     }
@@ -187,8 +192,36 @@ pub(super) fn summarise(session: &Session, elapsed: Duration) {
         let reused = counted(*reused, "batch", "batches");
         note!("prompts: {allocated} allocated, {reused} used an earlier one");
     }
+    if let Some(count) = conditions {
+        note!("conditions told apart: {count}");
+    }
+    if let Some(guard) = guard {
+        account(guard);
+    }
     if let Some(path) = state {
         note!("state: {}, adapted to {}", path.display(), photos(session.images_seen()));
+    }
+}
+
+/// Says what the guard saw and did.
+fn account(guard: &Guarded) {
+    if let (Some(before), Some(after)) = (guard.estimate_before, guard.estimate_after) {
+        note!(
+            "estimated accuracy, without labels: frozen model {before:.0} %, answers given {after:.0} %"
+        );
+    } else {
+        note!("too few images, or too few classes, to estimate the accuracy");
+    }
+    let acted: u64 = guard.acted.values().sum();
+    if acted > 0 {
+        note!("the guard acted {}:", counted(acted, "time", "times"));
+        guard.acted.iter().for_each(|(what, count)| note!("  {count} x {what}"));
+    }
+    if guard.kept_frozen {
+        warning!("adaptation did not help here; the frozen model's answers were kept");
+    } else if guard.frozen_images > 0 {
+        let of = (guard.frozen_images, guard.images);
+        note!("the frozen model answered {} of {} images", of.0, of.1);
     }
 }
 

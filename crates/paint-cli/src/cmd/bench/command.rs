@@ -25,6 +25,8 @@ pub(super) fn command(args: &Args) -> String {
     flag("methods", (!args.methods.is_empty()).then(|| args.methods.join(",")));
     args.sweep.iter().for_each(|sweep| flag("sweep", Some(sweep.clone())));
     args.set.assignments.iter().for_each(|set| flag("set", Some(set.clone())));
+    flag("guard", args.wrap.guard.then(String::new));
+    flag("stream", args.wrap.stream.then(String::new));
     flag("seeds", args.seeds.clone());
     flag("limit", args.limit.map(|limit| limit.to_string()));
     flag("dataset", args.dataset.clone());

@@ -13,7 +13,7 @@ use super::command::command;
 use super::plan::Plan;
 use super::progress::Progress;
 use super::request::{assignments, named, place, protocol, variants, warn_of_idle_settings};
-use crate::flags::{DryRunFlag, EarlierFlags, MetricFlag, NetworkFlags, SetFlag};
+use crate::flags::{DryRunFlag, EarlierFlags, MetricFlag, NetworkFlags, SetFlag, WrapFlags};
 use crate::output::Output;
 use crate::place::refuse_foreign;
 use crate::signals::Signals;
@@ -57,6 +57,8 @@ pub(crate) struct Args {
     pub(super) clean_data: Option<PathBuf>,
     #[command(flatten)]
     pub(super) source: SourceArgs,
+    #[command(flatten)]
+    pub(super) wrap: WrapFlags,
     /// Weights file, or `embedded`
     #[arg(long, value_name = "FILE")]
     pub(super) weights: Option<PathBuf>,

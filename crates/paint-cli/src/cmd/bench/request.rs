@@ -53,6 +53,7 @@ pub(super) fn protocol(
     }
     let mut draft = Draft::parse(&protocol.to_toml()?, &protocol.name)?;
     args.source.apply(&mut draft)?;
+    args.wrap.apply(&mut draft, false)?;
     protocol = Protocol::parse(&draft.text()?, &protocol.name)?;
     for assignment in assignments(args, target)? {
         protocol.set(&assignment)?;

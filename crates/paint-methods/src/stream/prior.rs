@@ -1,5 +1,4 @@
-//! Class-correlated streams: a test with memory over batches, and predictions corrected for the classes that come
-//! (Eq. 9 and 10).
+//! Class-correlated streams: a test with memory over batches, and predictions corrected for the classes that come.
 
 use paint_nn::state::State;
 use paint_tensor::{Device, Tensor};
@@ -21,9 +20,9 @@ const ROUNDS: usize = 20;
 /// The fewest images whose classes tell those of the stream.
 const FEWEST: usize = 8;
 
-/// Whether neighbours share their class more often than independent draws would (Eq. 9).
+/// Whether neighbours share their class more often than independent draws would.
 #[derive(Debug, Clone)]
-pub(super) struct Correlation {
+pub(crate) struct Correlation {
     /// How often each class was predicted, one added.
     counts: Vec<f32>,
     /// Equal neighbours beyond those expected, their variance, and all neighbours, each with a fading past.
@@ -33,23 +32,31 @@ pub(super) struct Correlation {
 }
 
 impl Correlation {
-    pub(super) fn new(classes: usize) -> Self {
+    pub(crate) fn new(classes: usize) -> Self {
         Self { counts: vec![1.0; classes], sums: [0.0; 3], last: 0 }
     }
 
     /// `K`.
-    pub(super) fn classes(&self) -> usize {
+    pub(crate) fn classes(&self) -> usize {
         self.counts.len()
     }
 
     /// Whether what has been seen is correlated.
-    pub(super) fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         let [excess, variance, pairs] = self.sums;
         pairs > 0.0 && excess > SURE * variance.sqrt() && excess > MARGIN * pairs
     }
 
+    /// The share of neighbours of one class beyond chance: 0 for independent draws, 1 where nothing else comes.
+    pub(crate) fn strength(&self) -> f64 {
+        let [excess, _, pairs] = self.sums;
+        let total: f32 = self.counts.iter().sum();
+        let chance: f32 = self.counts.iter().map(|count| (count / total).powi(2)).sum();
+        f64::from((excess / (pairs * (1.0 - chance)).max(1.0)).clamp(0.0, 1.0))
+    }
+
     /// Looks at the predicted classes of a batch.
-    pub(super) fn observe(&mut self, predicted: &[usize]) {
+    pub(crate) fn observe(&mut self, predicted: &[usize]) {
         let total: f32 = self.counts.iter().sum();
         let chance: f32 = self.counts.iter().map(|count| (count / total).powi(2)).sum();
         let before = self.last.checked_sub(1).map(|class| class as usize);
@@ -64,7 +71,7 @@ impl Correlation {
         self.last = predicted.last().map_or(self.last, |&class| class as u64 + 1);
     }
 
-    pub(super) fn save(&self) -> Result<State> {
+    pub(crate) fn save(&self) -> Result<State> {
         let mut state = State::default();
         let tensor = |data: Vec<f32>| Tensor::from_vec(data.clone(), [data.len()], &Device::cpu());
         state.tensors.insert("counts".into(), tensor(self.counts.clone())?);
@@ -73,7 +80,7 @@ impl Correlation {
         Ok(state)
     }
 
-    pub(super) fn load(state: &State, classes: usize) -> Result<Self> {
+    pub(crate) fn load(state: &State, classes: usize) -> Result<Self> {
         let (counts, sums) = (state.tensor("counts")?.to_vec()?, state.tensor("sums")?.to_vec()?);
         let last = state.counter("last")?;
         match <[f32; 3]>::try_from(sums) {
@@ -88,16 +95,25 @@ impl Correlation {
     }
 }
 
-/// `z / T + ln(K π)`, with the classes' shares `π` found by expectation and maximisation (Saerens et al. 2002). A batch of
-/// fewer than [`FEWEST`] images stays as it is.
-pub(super) fn corrected(logits: &Tensor) -> Result<Tensor> {
+/// [`shifted`] by the classes' shares in the batch itself. A batch of fewer than [`FEWEST`] images stays as it is.
+pub(crate) fn corrected(logits: &Tensor) -> Result<Tensor> {
     let [b, k] = logits.dims2("logits")?;
     if b < FEWEST {
         return Ok(logits.clone());
     }
-    let z: Vec<f64> = logits.to_vec()?.iter().map(|&z| f64::from(z) / TEMPERATURE).collect();
-    let p: Vec<f64> = z.chunks_exact(k).flat_map(softmax).collect();
+    shifted(logits, &shares(&logits.to_vec()?, k), 1.0)
+}
+
+/// `π`, the classes' shares among rows of `k` logits, by expectation and maximisation (Saerens et al. 2002). Equal where
+/// there are fewer than [`FEWEST`] rows.
+pub(crate) fn shares(rows: &[f32], k: usize) -> Vec<f64> {
     let mut shares = vec![1.0 / k as f64; k];
+    let count = rows.len() / k;
+    if count < FEWEST {
+        return shares;
+    }
+    let z: Vec<f64> = rows.iter().map(|&z| f64::from(z) / TEMPERATURE).collect();
+    let p: Vec<f64> = z.chunks_exact(k).flat_map(softmax).collect();
     for _ in 0..ROUNDS {
         let mut sums = vec![SMOOTHING; k];
         for row in p.chunks_exact(k) {
@@ -106,10 +122,18 @@ pub(super) fn corrected(logits: &Tensor) -> Result<Tensor> {
                 .zip(row.iter().zip(&shares))
                 .for_each(|(sum, (p, s))| *sum += p * s / total);
         }
-        shares = sums.iter().map(|sum| sum / (b as f64 + SMOOTHING * k as f64)).collect();
+        shares = sums.iter().map(|sum| sum / (count as f64 + SMOOTHING * k as f64)).collect();
     }
-    let out = z.iter().enumerate().map(|(at, z)| (z + (k as f64 * shares[at % k]).ln()) as f32);
-    Ok(Tensor::from_vec(out.collect(), [b, k], logits.device())?)
+    shares
+}
+
+/// `z / T + w ln(K π)`.
+pub(crate) fn shifted(logits: &Tensor, shares: &[f64], weight: f64) -> Result<Tensor> {
+    let [b, k] = logits.dims2("logits")?;
+    let shift: Vec<f64> = shares.iter().map(|share| weight * (k as f64 * share).ln()).collect();
+    let shifted = |(at, z): (usize, &f32)| (f64::from(*z) / TEMPERATURE + shift[at % k]) as f32;
+    let out = logits.to_vec()?.iter().enumerate().map(shifted).collect();
+    Ok(Tensor::from_vec(out, [b, k], logits.device())?)
 }
 
 fn softmax(z: &[f64]) -> Vec<f64> {

@@ -1,0 +1,275 @@
+//! A guard for every method: adaptation that does worse than the frozen model is noticed without labels, and undone.
+//!
+//! A [`Guard`] holds a method and the frozen source model, and sees what both say of each batch. For each step:
+//!
+//! 1. A batch in which the frozen model sees one class and little else is not learnt from: such a batch (darkness, one
+//!    image again and again, pure noise, one class) teaches collapse.
+//! 2. The method makes its step. One that ends in numbers that are not finite, or moves the parameters much further
+//!    than the steps before, is undone.
+//! 3. Signals: `φ`, the share of images given another class where the frozen model is sure; the entropy of the mean
+//!    prediction and the share of the most frequent class, both against the frozen model's on the same images, so that
+//!    a stream sorted by class raises no alarm; the estimated accuracy of both models ([`estimate`]).
+//! 4. Where they say harm, the method goes back to its last good snapshot; where that happens again and again, it is
+//!    frozen for a while and starts again.
+//! 5. The answer is the adapted model's, unless the signals of this batch, the running estimate, or the running share of
+//!    sure predictions changed speak against it: then it is the frozen model's.
+//!
+//! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for such a
+//! method points 1 and the comparison of classes in 3 are left out.
+
+mod config;
+mod estimate;
+mod signals;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use paint_nn::backbone::{Backbone, Features, Request};
+use paint_tensor::Tensor;
+
+pub use crate::report::{Account, Acted, Action, Reason, Report};
+pub use config::Config;
+
+use crate::build_args::BuildArgs;
+use crate::method::{Method, State, Step};
+use crate::{Error, Result, images, without};
+use estimate::Noise;
+use signals::View;
+use watch::{Seen, Watch};
+
+/// Where the state of a [`Guard`] lies beside that of its method.
+pub(crate) const PART: &str = "guard";
+/// Fewer images than this tell nothing of a model.
+const FEW: usize = 8;
+/// How much of the images that are not of the frozen model's most frequent class the most frequent one may gain, and what
+/// must stay of the entropy of the mean.
+const TOP_GAIN: f64 = 0.5;
+const ENTROPY_LEFT: f64 = 0.7;
+/// The largest `φ` of a method that corrects for runs of one class, and so changes sure predictions too.
+const OWN_DIFFER: f64 = 0.5;
+
+/// A method under guard.
+pub struct Guard {
+    inner: Box<dyn Method>,
+    frozen: Box<dyn Backbone>,
+    classes: Option<Vec<usize>>,
+    config: Config,
+    watch: Watch,
+    report: Report,
+}
+
+/// What became of the method's own step.
+struct Attempt {
+    /// `[B, C]`; none if the method has no finite answer.
+    step: Option<Step>,
+    is_learnt: bool,
+    acted: Option<Acted>,
+}
+
+impl Guard {
+    /// Guards `inner`, which was built from the same `args`.
+    pub fn new(inner: Box<dyn Method>, args: &BuildArgs<'_>, config: Config) -> Result<Self> {
+        config.check()?;
+        let mut frozen = args.model.duplicate();
+        frozen.params_mut().freeze();
+        let classes = args.classes.map(<[usize]>::to_vec);
+        let (watch, report) = (Watch::default(), Report::default());
+        Ok(Self { inner, frozen, classes, config, watch, report })
+    }
+
+    fn source(&self, images: &Tensor) -> Result<Features> {
+        let request = Request { classes: self.classes.as_deref(), ..Request::default() };
+        Ok(self.frozen.forward(images, &request)?)
+    }
+
+    fn attempt(&mut self, images: &Tensor, frozen: &View, b: usize) -> Result<Attempt> {
+        let skip = |reason| Some(Acted { action: Action::Skip, reason });
+        if self.watch.is_paused() {
+            let acted = self.watch.wait();
+            return Ok(Attempt { step: None, is_learnt: false, acted });
+        }
+        let is_mixed = b < FEW || frozen.top <= self.config.one_class;
+        if !is_mixed && !self.inner.takes_any_stream() {
+            return self.unlearnt(images, skip(Reason::NoVariety));
+        }
+        let before = self.inner.save()?;
+        match self.inner.step(images) {
+            Ok(step) if !View::new(&step.logits)?.is_finite() => {
+                self.inner.load(&before)?;
+                self.unlearnt(images, skip(Reason::NotFinite))
+            }
+            Ok(step) => {
+                let moved = watch::distance(&before, &self.inner.save()?)?;
+                if self.watch.is_jump(moved, self.config.jump) {
+                    self.inner.load(&before)?;
+                    return self.unlearnt(images, skip(Reason::Jump));
+                }
+                Ok(Attempt { step: Some(step), is_learnt: true, acted: None })
+            }
+            Err(Error::Diverged { .. }) => self.unlearnt(images, skip(Reason::NotFinite)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The method's answer without a step.
+    fn unlearnt(&self, images: &Tensor, acted: Option<Acted>) -> Result<Attempt> {
+        let logits = self.inner.predict(images)?;
+        let is_finite = View::new(&logits)?.is_finite();
+        let step = is_finite.then(|| Step { logits, scalars: Vec::new(), prompt: None });
+        Ok(Attempt { step, is_learnt: false, acted })
+    }
+
+    /// What speaks against the adapted model on a batch.
+    fn harm(&self, frozen: &View, adapted: &View, b: usize) -> Option<Reason> {
+        let is_own = self.inner.takes_any_stream();
+        let most = if is_own { OWN_DIFFER } else { self.config.differ };
+        if frozen.differs(adapted, self.config.sure).is_some_and(|phi| phi > most) {
+            return Some(Reason::Differs);
+        }
+        let collapses = b >= FEW
+            && !is_own
+            && adapted.top > frozen.top + TOP_GAIN * (1.0 - frozen.top)
+            && adapted.entropy < ENTROPY_LEFT * frozen.entropy;
+        collapses.then_some(Reason::Collapse)
+    }
+
+    /// The share of images changed where the frozen model is sure; none where the method is free to change them.
+    fn changed(&self, frozen: &View, adapted: &View) -> f64 {
+        let is_own = self.inner.takes_any_stream();
+        if is_own { 0.0 } else { frozen.changed(adapted, self.config.sure) }
+    }
+
+    /// The estimated accuracies, where the batch can tell.
+    fn estimate(
+        &self,
+        features: &Features,
+        [frozen, adapted]: [&View; 2],
+        b: usize,
+    ) -> Result<Option<[f64; 2]>> {
+        if b < FEW || frozen.top > self.config.one_class {
+            return Ok(None);
+        }
+        let noise = Noise::new(&*self.frozen, &features.pooled, self.classes.as_deref())?;
+        let is_own = self.inner.takes_any_stream();
+        Ok(noise.map(|noise| {
+            let entropy = if is_own { frozen.entropy } else { adapted.entropy };
+            let of = |view: &View, entropy| view.accuracy(&noise, entropy, frozen);
+            [of(frozen, frozen.entropy), of(adapted, entropy)]
+        }))
+    }
+
+    fn try_step(&mut self, images: &Tensor, b: usize) -> Result<Step> {
+        let features = self.source(images)?;
+        let frozen = View::new(&features.logits)?;
+        let Attempt { step, is_learnt, mut acted } = self.attempt(images, &frozen, b)?;
+        let own = |logits| Step { logits, scalars: Vec::new(), prompt: None };
+        let answer = match step {
+            None => {
+                self.report.estimate = self.estimate(&features, [&frozen; 2], b)?;
+                None
+            }
+            Some(step) => {
+                let adapted = View::new(&step.logits)?;
+                self.report.estimate = self.estimate(&features, [&frozen, &adapted], b)?;
+                let harm = self.harm(&frozen, &adapted, b);
+                let gain = self.report.estimate.map(|[frozen, adapted]| adapted - frozen);
+                let seen = Seen { harm, gain, changed: self.changed(&frozen, &adapted), is_learnt };
+                let verdict = self.watch.judge(&mut *self.inner, &self.config, &seen)?;
+                acted = acted.or(verdict.acted);
+                (verdict.is_trusted && !self.watch.is_fresh()).then_some(step)
+            }
+        };
+        self.report.frozen_answer = answer.is_none();
+        self.report.acted = acted;
+        let report = (b, answer.is_none(), self.report.estimate, acted);
+        self.report.account.count(report);
+        let mut step = answer.unwrap_or_else(|| own(features.logits));
+        step.scalars.push(("frozen_answer", f64::from(u8::from(self.report.frozen_answer))));
+        if let Some([frozen, adapted]) = self.report.estimate {
+            step.scalars.push(("estimate_frozen", frozen));
+            step.scalars.push(("estimate_adapted", adapted));
+        }
+        Ok(step)
+    }
+
+    /// The adapted model's logits, or the frozen one's where something speaks against those.
+    fn answer(&self, images: &Tensor, adapted: impl Fn() -> Result<Tensor>) -> Result<Tensor> {
+        let b = images::check(images, self.frozen.spec())?;
+        let frozen = self.source(&images.detach())?.logits;
+        if !self.watch.is_trusted() {
+            return Ok(frozen);
+        }
+        let adapted = adapted()?;
+        let view = View::new(&adapted)?;
+        let source = View::new(&frozen)?;
+        let is_harm = !view.is_finite()
+            || self.harm(&source, &view, b).is_some()
+            || self.changed(&source, &view) > self.config.changed;
+        Ok(if is_harm { frozen } else { adapted })
+    }
+}
+
+impl Method for Guard {
+    fn step(&mut self, images: &Tensor) -> Result<Step> {
+        let b = images::check(images, self.frozen.spec())?;
+        let (watch, report) = (self.watch.clone(), self.report.clone());
+        self.try_step(&images.detach(), b)
+            .inspect_err(|_| (self.watch, self.report) = (watch, report))
+    }
+
+    fn predict(&self, images: &Tensor) -> Result<Tensor> {
+        self.answer(images, || self.inner.predict(images))
+    }
+
+    fn probe(&self, images: &Tensor) -> Result<Tensor> {
+        self.answer(images, || self.inner.probe(images))
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.inner.reset()?;
+        (self.watch, self.report) = (Watch::default(), Report::default());
+        Ok(())
+    }
+
+    fn save(&self) -> Result<State> {
+        let mut state = self.inner.save()?;
+        let mut part = self.watch.save();
+        part.nest("account", self.report.account.save());
+        state.nest(PART, part);
+        Ok(state)
+    }
+
+    /// A state that was saved without a guard begins an empty account.
+    fn load(&mut self, state: &State) -> Result<()> {
+        let part = state.part(PART);
+        let (watch, account) = if part.counters.is_empty() {
+            (Watch::default(), Account::default())
+        } else {
+            (Watch::load(&part)?, Account::load(&part.part("account"))?)
+        };
+        self.inner.load(&without(state, PART))?;
+        self.watch = watch;
+        self.report = Report { account, ..Report::default() };
+        Ok(())
+    }
+
+    fn trainable(&self) -> Vec<String> {
+        self.inner.trainable()
+    }
+
+    fn model(&self) -> Option<&dyn Backbone> {
+        self.inner.model()
+    }
+
+    fn set_domain(&mut self, domain: Option<usize>) {
+        self.inner.set_domain(domain);
+    }
+
+    fn takes_any_stream(&self) -> bool {
+        self.inner.takes_any_stream()
+    }
+
+    fn guard(&self) -> Option<&Report> {
+        Some(&self.report)
+    }
+}

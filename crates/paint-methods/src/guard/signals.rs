@@ -1,0 +1,113 @@
+//! What a batch tells of two models without labels: the frozen one, and the adapted one.
+
+use paint_tensor::Tensor;
+
+use super::estimate::{Noise, largest};
+use crate::Result;
+
+/// Fewer sure images than this tell nothing.
+const FEW: usize = 5;
+
+/// One model on one batch.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    logits: Vec<f32>,
+    predicted: Vec<usize>,
+    confidence: Vec<f64>,
+    /// The largest share of one predicted class.
+    pub(super) top: f64,
+    /// The entropy of the mean prediction, in nats.
+    pub(super) entropy: f64,
+    /// The root mean square of logits about the mean of their row.
+    spread: f64,
+}
+
+impl View {
+    /// Of logits `[B, C]`.
+    pub(super) fn new(logits: &Tensor) -> Result<Self> {
+        let [b, c] = logits.dims2("logits")?;
+        let p = logits.softmax()?.to_vec()?;
+        let predicted: Vec<usize> =
+            p.chunks_exact(c).map(|row| largest(row.iter().copied())).collect();
+        let mut mean = vec![0.0; c];
+        let mut counts = vec![0_usize; c];
+        for (row, class) in p.chunks_exact(c).zip(&predicted) {
+            mean.iter_mut().zip(row).for_each(|(mean, p)| *mean += f64::from(*p) / b as f64);
+            counts[*class] += 1;
+        }
+        let at = |(row, class): (&[f32], &usize)| f64::from(row[*class]);
+        let logits = logits.to_vec()?;
+        let spread = |row: &[f32]| -> f64 {
+            let mean = row.iter().map(|z| f64::from(*z)).sum::<f64>() / c as f64;
+            row.iter().map(|z| (f64::from(*z) - mean).powi(2)).sum()
+        };
+        let squares: f64 = logits.chunks_exact(c).map(spread).sum();
+        Ok(Self {
+            spread: (squares / logits.len().max(1) as f64).sqrt(),
+            logits,
+            confidence: p.chunks_exact(c).zip(&predicted).map(at).collect(),
+            predicted,
+            top: counts.iter().copied().max().unwrap_or(0) as f64 / b as f64,
+            entropy: mean.iter().filter(|m| **m > 0.0).map(|m| -m * m.ln()).sum(),
+        })
+    }
+
+    /// Whether every logit is finite.
+    pub(super) fn is_finite(&self) -> bool {
+        self.logits.iter().all(|z| z.is_finite())
+    }
+
+    /// `φ`: of the images of which this model is `sure`, the share that `other` gives another class; none if they are
+    /// too few to tell.
+    pub(super) fn differs(&self, other: &Self, sure: f64) -> Option<f64> {
+        let rows = self.predicted.iter().zip(&other.predicted).zip(&self.confidence);
+        let sure: Vec<bool> =
+            rows.filter(|(_, p)| **p >= sure).map(|((ours, theirs), _)| ours != theirs).collect();
+        let count = sure.iter().filter(|differs| **differs).count();
+        (sure.len() >= FEW).then(|| count as f64 / sure.len() as f64)
+    }
+
+    /// Of all images, the share of which this model is `sure` and that `other` gives another class.
+    pub(super) fn changed(&self, other: &Self, sure: f64) -> f64 {
+        let rows = self.predicted.iter().zip(&other.predicted).zip(&self.confidence);
+        let changed = rows.filter(|((ours, theirs), p)| **p >= sure && ours != theirs).count();
+        changed as f64 / self.predicted.len().max(1) as f64
+    }
+
+    /// The estimated accuracy beside that of `frozen`, whose noise is given, and the entropy of the mean prediction.
+    pub(super) fn accuracy(&self, noise: &Noise, entropy: f64, frozen: &Self) -> f64 {
+        noise.accuracy(&self.logits, entropy, (self.spread / frozen.spread.max(1e-6)) as f32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paint_tensor::Device;
+
+    use super::*;
+
+    fn view(rows: &[[f32; 3]]) -> View {
+        let data = rows.concat();
+        View::new(&Tensor::from_vec(data, [rows.len(), 3], &Device::cpu()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn only_images_that_the_frozen_model_is_sure_of_count() {
+        let frozen = view(&[[9.0, 0.0, 0.0]; 6]);
+        let mut rows = [[9.0, 0.0, 0.0]; 6];
+        rows[0] = [0.0, 9.0, 0.0];
+        assert_eq!(frozen.differs(&view(&rows), 0.8), Some(1.0 / 6.0));
+        let unsure = view(&[[0.1, 0.0, 0.0]; 6]);
+        assert_eq!(unsure.differs(&view(&rows), 0.8), None);
+        assert_eq!(frozen.changed(&view(&rows), 0.8), 1.0 / 6.0);
+        assert_eq!(unsure.changed(&view(&rows), 0.8), 0.0);
+        assert_eq!(frozen.top, 1.0);
+        assert!(view(&[[0.0; 3]; 4]).entropy > 1.09);
+    }
+
+    #[test]
+    fn a_logit_that_is_no_number_is_seen() {
+        assert!(!view(&[[f32::NAN, 0.0, 0.0]]).is_finite());
+        assert!(view(&[[1.0, 0.0, 0.0]]).is_finite());
+    }
+}

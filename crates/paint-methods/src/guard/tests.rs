@@ -1,0 +1,230 @@
+//! What a guard promises whatever the method.
+
+use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::{BuildOptions, Weights};
+use paint_rng::Seed;
+use paint_tensor::Device;
+use toml::toml;
+
+use super::*;
+use crate::entry::SourceNeed;
+use crate::{METHODS, by_name, stream};
+
+/// A ViT whose predictions range from unsure to sure, over several classes.
+fn vit() -> Vit {
+    let config = VitConfig {
+        image_size: [8, 12],
+        patch_size: 4,
+        embed_dim: 16,
+        depth: 4,
+        num_heads: 2,
+        mlp_ratio: 2.0,
+        num_classes: 5,
+    };
+    let options = BuildOptions::new(&Device::cpu());
+    let mut vit = Vit::build("tiny", config, Weights::Random(Seed(3)), &options).unwrap();
+    for (name, factor) in [("head.weight", 80.0), ("patch_embed.proj.weight", 20.0)] {
+        let id = vit.params().id(name).unwrap();
+        let value = vit.params()[id].scale(factor).unwrap();
+        vit.params_mut().set(id, &value).unwrap();
+    }
+    vit
+}
+
+fn images(seed: u64, b: usize) -> Tensor {
+    let mut rng = Seed(seed).derive("guard/images", &[]);
+    let mut data = Vec::new();
+    // Colours of their own, so that images differ more than noise does.
+    for _ in 0..b * 3 {
+        let (low, high) = (rng.uniform(), rng.uniform());
+        data.extend((0..8 * 12).map(|i| if i % 12 < 6 { low as f32 } else { high as f32 }));
+    }
+    Tensor::from_vec(data, [b, 3, 8, 12], &Device::cpu()).unwrap()
+}
+
+fn bits(tensor: &Tensor) -> Vec<u32> {
+    tensor.to_vec().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+/// Counts its steps, and after so many good ones answers with one class whatever comes.
+struct Collapses {
+    frozen: Box<dyn Backbone>,
+    steps: u64,
+    after: u64,
+}
+
+impl Method for Collapses {
+    fn step(&mut self, images: &Tensor) -> Result<Step> {
+        self.steps += 1;
+        Ok(Step { logits: self.predict(images)?, scalars: Vec::new(), prompt: None })
+    }
+
+    fn predict(&self, images: &Tensor) -> Result<Tensor> {
+        let logits = self.frozen.forward(images, &Request::default())?.logits;
+        if self.steps <= self.after {
+            return Ok(logits);
+        }
+        let row = [9.0, 0.0, 0.0, 0.0, 0.0];
+        let rows = std::iter::repeat_n(row, logits.shape()[0]).flatten().collect();
+        Ok(Tensor::from_vec(rows, logits.shape(), logits.device())?)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.steps = 0;
+        Ok(())
+    }
+
+    fn save(&self) -> Result<State> {
+        let mut state = State::default();
+        state.counters.insert("steps".into(), self.steps);
+        Ok(state)
+    }
+
+    fn load(&mut self, state: &State) -> Result<()> {
+        self.steps = state.counter("steps")?;
+        Ok(())
+    }
+
+    fn trainable(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+fn guarded(model: &Vit, after: u64) -> Guard {
+    let inner = Collapses { frozen: model.duplicate(), steps: 0, after };
+    Guard::new(Box::new(inner), &BuildArgs::new(model, Seed(0)), Config::default()).unwrap()
+}
+
+#[test]
+fn a_step_that_diverges_is_undone_and_the_stream_goes_on() {
+    let model = vit();
+    let args = BuildArgs::new(&model, Seed(0));
+    let inner = by_name("tent").unwrap().build(&args, &toml! { lr = 1e300 }).unwrap();
+    let mut guard = Guard::new(inner, &args, Config::default()).unwrap();
+    for seed in 0..3 {
+        let batch = images(seed, 30);
+        let plain = model.forward(&batch, &Request::default()).unwrap().logits;
+        assert_eq!(bits(&guard.step(&batch).unwrap().logits), bits(&plain));
+        let acted = guard.guard().unwrap().acted.unwrap();
+        assert_eq!((acted.action, acted.reason), (Action::Skip, Reason::NotFinite));
+    }
+    assert_eq!(guard.guard().unwrap().account.interventions(), 3);
+}
+
+#[test]
+fn a_batch_of_one_class_to_the_frozen_model_is_not_learnt_from() {
+    let model = vit();
+    let mut guard = guarded(&model, 100);
+    let black = Tensor::zeros([30, 3, 8, 12], &Device::cpu()).unwrap();
+    guard.step(&black).unwrap();
+    let acted = guard.guard().unwrap().acted.unwrap();
+    assert_eq!((acted.action, acted.reason), (Action::Skip, Reason::NoVariety));
+    assert_eq!(guard.inner.save().unwrap().counters["steps"], 0);
+    guard.step(&images(1, 30)).unwrap();
+    assert_eq!(guard.inner.save().unwrap().counters["steps"], 1);
+    assert_eq!(guard.guard().unwrap().acted, None);
+}
+
+#[test]
+fn collapse_is_rolled_back_then_frozen_and_the_frozen_model_answers() {
+    let model = vit();
+    let mut guard = guarded(&model, 12);
+    let mut actions = Vec::new();
+    // Batches in which the frozen model sees several classes.
+    let plain = |batch: &Tensor| model.forward(batch, &Request::default()).unwrap().logits;
+    let is_mixed = |batch: &Tensor| View::new(&plain(batch)).unwrap().top < 0.6;
+    let batches: Vec<Tensor> =
+        (0..400).map(|seed| images(seed, 30)).filter(is_mixed).take(40).collect();
+    assert_eq!(batches.len(), 40);
+    for (seed, batch) in batches.into_iter().enumerate() {
+        let plain = plain(&batch);
+        let step = guard.step(&batch).unwrap();
+        // The frozen model and the method before its collapse say the same: nothing else may ever be answered.
+        assert_eq!(bits(&step.logits), bits(&plain), "step {seed}");
+        assert_eq!(bits(&guard.predict(&batch).unwrap()), bits(&plain));
+        actions.extend(guard.guard().unwrap().acted.map(|acted| acted.action));
+    }
+    // Snapshots were taken after 5 and 10 steps: back to 10, to 5, and then out.
+    assert_eq!(actions[..3], [Action::RollBack, Action::RollBack, Action::Freeze], "{actions:?}");
+    assert!(actions[3..].iter().all(|action| *action == Action::StartAgain), "{actions:?}");
+    let account = &guard.guard().unwrap().account;
+    assert!(account.frozen_images >= 600, "{account:?}");
+}
+
+#[test]
+fn a_saved_guard_knows_its_snapshots_and_how_often_it_acted() {
+    let model = vit();
+    let plain = |batch: &Tensor| model.forward(batch, &Request::default()).unwrap().logits;
+    let is_mixed = |batch: &Tensor| View::new(&plain(batch)).unwrap().top < 0.6;
+    let batches: Vec<Tensor> =
+        (0..400).map(|seed| images(seed, 30)).filter(is_mixed).take(30).collect();
+    let run = |guard: &mut Guard, batches: &[Tensor]| -> Vec<Option<Acted>> {
+        let step = |batch: &Tensor| {
+            guard.step(batch).unwrap();
+            guard.guard().unwrap().acted
+        };
+        batches.iter().map(step).collect()
+    };
+    let expected = run(&mut guarded(&model, 12), &batches);
+    // Between two snapshots, after the first rollback, and in the pause.
+    for at in [8, 14, 22] {
+        let (mut first, mut second) = (guarded(&model, 12), guarded(&model, 12));
+        let mut found = run(&mut first, &batches[..at]);
+        second.load(&first.save().unwrap()).unwrap();
+        found.extend(run(&mut second, &batches[at..]));
+        assert_eq!(found, expected, "saved after {at}");
+    }
+}
+
+#[test]
+fn a_method_that_does_no_harm_is_not_touched() {
+    let model = vit();
+    let args = BuildArgs::new(&model, Seed(0));
+    let build = || by_name("tent").unwrap().build(&args, &toml! { lr = 1e-5 }).unwrap();
+    let (mut plain, mut guard) = (build(), Guard::new(build(), &args, Config::default()).unwrap());
+    for seed in 0..8 {
+        let batch = images(seed, 30);
+        let expected = plain.step(&batch).unwrap().logits;
+        assert_eq!(bits(&guard.step(&batch).unwrap().logits), bits(&expected));
+    }
+    assert_eq!(guard.guard().unwrap().account.interventions(), 0);
+}
+
+#[test]
+fn every_method_goes_on_from_a_saved_guard_and_stream_with_the_same_bits() {
+    let model = vit();
+    let args = BuildArgs::new(&model, Seed(0));
+    for entry in METHODS.iter().filter(|entry| entry.needs_source == SourceNeed::None) {
+        let build = || -> Box<dyn Method> {
+            let inner = entry.build(&args, &toml::Table::new()).unwrap();
+            let config = Config { every: 1, ..Config::default() };
+            let guard = Guard::new(inner, &args, config).unwrap();
+            let config = stream::Config { buffer: 12, ..stream::Config::default() };
+            Box::new(stream::Stream::new(Box::new(guard), &args, config).unwrap())
+        };
+        let steps = |method: &mut dyn Method, seeds: std::ops::Range<u64>| -> Vec<u32> {
+            let size = |seed| if seed % 3 == 2 { 12 } else { 5 };
+            let step = |seed| method.step(&images(seed, size(seed))).unwrap().logits;
+            seeds.map(step).flat_map(|logits| bits(&logits)).collect()
+        };
+        let (mut whole, mut first, mut second) = (build(), build(), build());
+        let expected = steps(&mut *whole, 0..9);
+        let mut found = steps(&mut *first, 0..4);
+        second.load(&first.save().unwrap()).unwrap();
+        found.extend(steps(&mut *second, 4..9));
+        assert_eq!(found, expected, "{}", entry.name);
+        assert_eq!(whole.guard().unwrap().account, second.guard().unwrap().account);
+        whole.reset().unwrap();
+        assert_eq!(steps(&mut *whole, 0..9), expected, "{}", entry.name);
+    }
+}
+
+#[test]
+fn settings_without_a_meaning_are_refused() {
+    for (config, why) in [
+        (Config { differ: 1.5, ..Config::default() }, "differ must lie in [0, 1]"),
+        (Config { jump: 0.5, ..Config::default() }, "jump must be above 1"),
+    ] {
+        assert!(config.check().unwrap_err().to_string().contains(why));
+    }
+}

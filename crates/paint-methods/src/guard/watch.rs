@@ -1,0 +1,208 @@
+//! What a guard remembers from step to step: good snapshots, the running estimate, and how often it had to act.
+
+use std::collections::VecDeque;
+
+use super::config::Config;
+use crate::Result;
+use crate::method::{Method, State};
+use crate::report::{Acted, Action, Reason};
+
+/// How much of the running figures a step replaces.
+const RATE: f64 = 0.3;
+/// Steps before a jump can be told from a beginning.
+const WARM: u64 = 5;
+/// Steps in a row without gain after which the method starts again.
+const LOSING: u64 = 10;
+
+/// A guard's memory. A clone is a snapshot.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watch {
+    /// Good states, the newest last.
+    ring: VecDeque<State>,
+    /// Steps learnt.
+    steps: u64,
+    /// The running difference of the estimated accuracies, adapted minus frozen.
+    gain: f64,
+    /// The running share of images that were changed where the frozen model is sure.
+    changed: f64,
+    /// The running distance that a step moves the parameters.
+    moved: f64,
+    /// Steps with harm since the last long good time.
+    offences: u64,
+    /// Good steps since the last offence.
+    good: u64,
+    /// Steps in a row without gain.
+    losing: u64,
+    /// Steps that the model stays frozen.
+    pause: u64,
+    /// Whether the last batch spoke against the adapted model.
+    is_distrusted: bool,
+}
+
+/// What was seen of a step.
+pub(super) struct Seen {
+    pub(super) harm: Option<Reason>,
+    /// Estimated accuracy, adapted minus frozen.
+    pub(super) gain: Option<f64>,
+    /// The share of images changed where the frozen model is sure.
+    pub(super) changed: f64,
+    pub(super) is_learnt: bool,
+}
+
+/// What to do after a step.
+pub(super) struct Verdict {
+    pub(super) is_trusted: bool,
+    pub(super) acted: Option<Acted>,
+}
+
+impl Watch {
+    pub(super) fn is_paused(&self) -> bool {
+        self.pause > 0
+    }
+
+    /// One step of a pause.
+    pub(super) fn wait(&mut self) -> Option<Acted> {
+        self.pause -= 1;
+        (self.pause == 0).then_some(Acted { action: Action::StartAgain, reason: Reason::TooOften })
+    }
+
+    /// Whether nothing has been learnt, so that the method is the frozen model.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.steps == 0
+    }
+
+    /// Whether the adapted model is to answer.
+    pub(super) fn is_trusted(&self) -> bool {
+        !self.is_paused() && !self.is_distrusted
+    }
+
+    /// Whether a step is much longer than those before; one that is not joins them.
+    pub(super) fn is_jump(&mut self, moved: f64, most: f64) -> bool {
+        if self.steps >= WARM && moved > most * self.moved && self.moved > 0.0 {
+            return true;
+        }
+        self.moved += if self.steps == 0 { moved } else { RATE * (moved - self.moved) };
+        self.steps += 1;
+        false
+    }
+
+    /// Judges a step by what was seen of it.
+    pub(super) fn judge(
+        &mut self,
+        method: &mut dyn Method,
+        config: &Config,
+        seen: &Seen,
+    ) -> Result<Verdict> {
+        let &Seen { harm, gain, changed, is_learnt } = seen;
+        if let Some(gain) = gain {
+            self.gain += RATE * (gain - self.gain);
+        }
+        self.changed += RATE * (changed - self.changed);
+        self.is_distrusted =
+            harm.is_some() || self.gain < -config.margin || self.changed > config.changed;
+        let is_trusted = !self.is_distrusted;
+        let acted = match harm {
+            _ if !is_learnt => None,
+            Some(reason) => Some(self.undo(method, config, reason)?),
+            None if self.is_distrusted => self.lose(method)?,
+            None => {
+                self.gained(method, config)?;
+                None
+            }
+        };
+        Ok(Verdict { is_trusted, acted })
+    }
+
+    fn gained(&mut self, method: &dyn Method, config: &Config) -> Result<()> {
+        self.losing = 0;
+        self.good += 1;
+        if self.good >= config.pause {
+            self.offences = 0;
+        }
+        if self.good.is_multiple_of(config.every) && config.history > 0 {
+            self.ring.push_back(method.save()?);
+            while self.ring.len() > config.history {
+                self.ring.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Back to the last good state, or out for a while where that was not enough.
+    fn undo(&mut self, method: &mut dyn Method, config: &Config, reason: Reason) -> Result<Acted> {
+        (self.offences, self.good) = (self.offences + 1, 0);
+        if self.offences >= config.patience {
+            self.start_again(method)?;
+            self.pause = config.pause;
+            return Ok(Acted { action: Action::Freeze, reason });
+        }
+        let Some(state) = self.ring.pop_back() else {
+            method.reset()?;
+            return Ok(Acted { action: Action::StartAgain, reason });
+        };
+        method.load(&state)?;
+        Ok(Acted { action: Action::RollBack, reason })
+    }
+
+    fn lose(&mut self, method: &mut dyn Method) -> Result<Option<Acted>> {
+        self.losing += 1;
+        if self.losing < LOSING {
+            return Ok(None);
+        }
+        self.start_again(method)?;
+        Ok(Some(Acted { action: Action::StartAgain, reason: Reason::NoGain }))
+    }
+
+    fn start_again(&mut self, method: &mut dyn Method) -> Result<()> {
+        method.reset()?;
+        *self = Self::default();
+        Ok(())
+    }
+
+    pub(super) fn save(&self) -> State {
+        let mut state = State::default();
+        for (at, snapshot) in self.ring.iter().enumerate() {
+            state.nest(&format!("ring/{at}"), snapshot.clone());
+        }
+        let mut put = |name: &str, value: u64| state.counters.insert(name.to_owned(), value);
+        put("snapshots", self.ring.len() as u64);
+        put("steps", self.steps);
+        put("gain", self.gain.to_bits());
+        put("changed", self.changed.to_bits());
+        put("moved", self.moved.to_bits());
+        put("offences", self.offences);
+        put("good", self.good);
+        put("losing", self.losing);
+        put("pause", self.pause);
+        put("distrusted", u64::from(self.is_distrusted));
+        state
+    }
+
+    pub(super) fn load(state: &State) -> Result<Self> {
+        let snapshots = state.counter("snapshots")?;
+        Ok(Self {
+            ring: (0..snapshots).map(|at| state.part(&format!("ring/{at}"))).collect(),
+            steps: state.counter("steps")?,
+            gain: f64::from_bits(state.counter("gain")?),
+            changed: f64::from_bits(state.counter("changed")?),
+            moved: f64::from_bits(state.counter("moved")?),
+            offences: state.counter("offences")?,
+            good: state.counter("good")?,
+            losing: state.counter("losing")?,
+            pause: state.counter("pause")?,
+            is_distrusted: state.counter("distrusted")? > 0,
+        })
+    }
+}
+
+/// How far the network's parameters lie apart in two states of a method.
+pub(super) fn distance(before: &State, after: &State) -> Result<f64> {
+    let mut total = 0.0;
+    for (name, now) in after.tensors.iter().filter(|(name, _)| name.starts_with("model/")) {
+        if let Some(then) = before.tensors.get(name).filter(|then| then.shape() == now.shape()) {
+            let apart = now.sub(then)?;
+            total += f64::from(apart.mul(&apart)?.sum_all()?.item()?);
+        }
+    }
+    Ok(total.sqrt())
+}
