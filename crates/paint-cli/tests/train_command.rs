@@ -66,19 +66,19 @@ fn a_transformer_of_another_image_size_runs_at_that_size_and_no_other() {
     // The preset's own warm-up, which is longer, is made as short as the training.
     let output = paint(&[&network[..], &short, &more].concat());
     assert!(output.status.success(), "{}", stderr(&output));
-    let run = |more: &[&str]| {
-        let run = ["run", "--dataset", "embedded", "--method", "source", "--limit", "2"];
+    let run = |method: &str, more: &[&str]| {
+        let run = ["run", "--dataset", "embedded", "--method", method, "--limit", "2"];
         let to = folder.path().join("run");
         let files = ["--weights", weights.to_str().unwrap(), "--out", to.to_str().unwrap()];
         paint(&[&run[..], &files, more].concat())
     };
     // Its statistics lie beside it, where `keel` finds them.
     assert!(out.join("model.statistics.safetensors").exists());
-    let output = run(&["--method", "keel", "--overwrite"]);
+    let output = run("keel", &["--overwrite"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let output = run(&["--overwrite"]);
+    let output = run("source", &["--overwrite"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let output = run(&["--overwrite", "--set", "model.input_size=[32,32]"]);
+    let output = run("source", &["--overwrite", "--set", "model.input_size=[32,32]"]);
     assert!(stderr(&output).contains("pos_embed"), "{}", stderr(&output));
 }
 

@@ -6,7 +6,7 @@ use paint_tensor::Tensor;
 
 use crate::draws::Draws;
 use crate::source_data::{Labelled, SourceData};
-use crate::statistics::StatisticsFrom;
+use crate::statistics::{SourceStatistics, StatisticsFrom};
 use crate::{Error, Result};
 
 /// What a method is built from, beside its settings.
@@ -35,6 +35,18 @@ impl<'a> BuildArgs<'a> {
     /// The recorded draws, or those of the seed.
     pub(crate) fn draws(&self) -> Draws {
         self.draws.cloned().unwrap_or_else(|| Draws::seeded(self.seed))
+    }
+
+    /// The statistics that come with the weights, or those of the source images where none do; nothing without either.
+    pub(crate) fn source_statistics(&self) -> Result<Option<SourceStatistics>> {
+        Ok(match (self.statistics, self.source) {
+            (Some(statistics), _) => Some(statistics.read()?),
+            (None, Some(source)) => {
+                let images = source.images(self.model.spec())?;
+                Some(SourceStatistics::collect(self.model, images)?)
+            }
+            (None, None) => None,
+        })
     }
 
     /// The source images a method needs.

@@ -14,7 +14,6 @@ use paint_nn::backbone::Backbone;
 use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 
-use crate::build_args::BuildArgs;
 use crate::{Error, Result};
 
 /// `r`, where the width is not smaller: what remains of the covariance changed no result on held-out corruptions.
@@ -102,17 +101,6 @@ impl SourceStatistics {
     /// How many images they were made from.
     pub fn images(&self) -> usize {
         self.images
-    }
-
-    /// Those that come with the weights, or of the source images where none do; nothing without either.
-    pub(crate) fn of(args: &BuildArgs<'_>) -> Result<Option<Self>> {
-        Ok(match (args.statistics, args.source) {
-            (Some(statistics), _) => Some(statistics.read()?),
-            (None, Some(source)) => {
-                Some(Self::collect(args.model, source.images(args.model.spec())?)?)
-            }
-            (None, None) => None,
-        })
     }
 
     /// Refuses another network, and other weights than those the statistics were made with.

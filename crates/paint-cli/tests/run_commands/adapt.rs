@@ -203,8 +203,9 @@ fn files_a_list_standard_input_and_a_folder_are_read_alike() {
     let expected = classes(&adapt(&["--images", &text(&folder)], 2).output().unwrap());
     assert_eq!(expected.len(), 5);
 
-    let mut named = adapt(&["--images"], 2);
-    assert_eq!(classes(&named.args(&files).output().unwrap()), expected);
+    let named: Vec<&str> =
+        ["--images"].into_iter().chain(files.iter().map(String::as_str)).collect();
+    assert_eq!(classes(&adapt(&named, 2).output().unwrap()), expected);
     let list = temp.path().join("list.txt");
     fs::write(&list, files.join("\n")).unwrap();
     assert_eq!(classes(&adapt(&["--list", &text(&list)], 2).output().unwrap()), expected);

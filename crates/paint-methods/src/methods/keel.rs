@@ -230,7 +230,7 @@ fn joined(aligned: &Tensor, learned: &Tensor, config: &Config) -> Result<Tensor>
 fn statistics(args: &BuildArgs<'_>, config: &Config) -> Result<Option<SourceStatistics>> {
     Ok(match config.statistics.as_str() {
         NONE => None,
-        AUTO => SourceStatistics::of(args)?,
+        AUTO => args.source_statistics()?,
         path => Some(SourceStatistics::open(path)?),
     })
 }

@@ -15,8 +15,9 @@ const FREEDOM: f64 = 12.0;
 const CHANGE: f64 = 1e-3;
 /// The variance of the mean of a domain that has not been met, in those of clean images.
 const UNSEEN: f64 = 1.0;
-/// The variance that a batch's mean keeps however many images it has: batches differ in their classes.
-const LEAST: f64 = 0.1;
+/// The variance that a batch's mean keeps however many images it has, in those of an image: batches differ in their
+/// classes.
+const LEAST: f64 = 0.03;
 /// `W`: a batch of fewer images makes a new domain only when as many past ones speak for it together.
 const WINDOW: usize = 16;
 /// Images that the spread of a new domain is taken on trust for.
@@ -74,7 +75,7 @@ fn log_density(d: f64, v: f64) -> f64 {
 /// How well the mean `key` of `b` images fits a domain (Eq. 7).
 fn fit(key: &[f32], b: usize, domain: &Domain) -> f64 {
     let n = domain.key_images.max(1) as f64;
-    let v = f64::from(domain.spread) * (1.0 / b as f64 + 1.0 / n) + LEAST;
+    let v = f64::from(domain.spread) * (1.0 / b as f64 + 1.0 / n + LEAST);
     log_density(mean_square(key, Some(&domain.key)), v)
 }
 
@@ -233,5 +234,28 @@ impl Domain {
             let trusted = before as f32 + TRUST;
             self.spread = (self.spread * trusted + b as f32 * spread) / (trusted + b as f32);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paint_rng::Seed;
+
+    use super::*;
+
+    /// Keys of 50 images around `centre` in every channel, with the spread of real ones.
+    fn keys(centre: f64, seed: u64) -> Keys {
+        let mut rng = Seed(seed).derive("keys", &[]);
+        let row = |_| (0..64).map(|_| (centre + 0.9 * rng.normal()) as f32).collect();
+        Keys { rows: (0..50).map(row).collect() }
+    }
+
+    #[test]
+    fn domains_half_a_deviation_apart_are_told_apart_and_known_again() {
+        let mut memory = Memory::default();
+        let mut assign = |centre, seed| memory.assign(&keys(centre, seed), 1, (16, 200));
+        let places = [0.9, 0.9, 0.4, 0.4, 0.9, 0.4].into_iter().zip(1..);
+        let found: Vec<usize> = places.map(|(centre, seed)| assign(centre, seed)).collect();
+        assert_eq!(found, [0, 0, 1, 1, 0, 1]);
     }
 }

@@ -53,7 +53,7 @@ choice! {
 }
 
 impl OptimizerKind {
-    pub(in crate::methods) fn rule(self) -> Rule {
+    pub(crate) fn rule(self) -> Rule {
         match self {
             Self::Sgd => Rule::Sgd(Sgd::default()),
             Self::AdamPerBatch => Rule::FreshAdam { eps: ADAM_EPS },

@@ -8,16 +8,16 @@ use crate::Result;
 use crate::draws::MixDraws;
 
 /// Pseudo labels (Eq. 7).
-pub(in crate::methods) struct PseudoLabels {
+pub(crate) struct PseudoLabels {
     /// The predicted class of every sample.
-    pub(in crate::methods) labels: Vec<usize>,
+    pub(crate) labels: Vec<usize>,
     /// `S`: the samples whose prediction is confident, ascending.
-    pub(in crate::methods) confident: Vec<usize>,
+    pub(crate) confident: Vec<usize>,
 }
 
 impl PseudoLabels {
     /// Reads `[B, C]` logits; `phi` is `φ`.
-    pub(in crate::methods) fn read(logits: &Tensor, phi: f64, quirks: Quirks) -> Result<Self> {
+    pub(crate) fn read(logits: &Tensor, phi: f64, quirks: Quirks) -> Result<Self> {
         let labels = logits.argmax()?;
         let [_, c] = logits.dims2("logits")?;
         let p = logits.softmax()?.to_vec()?;
@@ -33,7 +33,7 @@ impl PseudoLabels {
 }
 
 /// How the confident samples are paired (Eq. 8): the `i`-th with the one at `partners[i]`.
-pub(in crate::methods) struct Mix {
+pub(crate) struct Mix {
     partners: Vec<usize>,
     lambda: f32,
     first: Vec<usize>,
@@ -41,12 +41,7 @@ pub(in crate::methods) struct Mix {
 }
 
 impl Mix {
-    pub(in crate::methods) fn draw(
-        pseudo: &PseudoLabels,
-        draws: &dyn MixDraws,
-        step: u64,
-        alpha: f64,
-    ) -> Self {
+    pub(crate) fn draw(pseudo: &PseudoLabels, draws: &dyn MixDraws, step: u64, alpha: f64) -> Self {
         let partners = draws.partners(step, pseudo.confident.len());
         let first: Vec<usize> = pseudo.confident.iter().map(|&i| pseudo.labels[i]).collect();
         let second = partners.iter().map(|&i| first[i]).collect();
@@ -54,11 +49,11 @@ impl Mix {
     }
 
     /// `λ x_n + (1 − λ) x_π(n)` over the confident samples, `[|S|, ..]` → the same.
-    pub(in crate::methods) fn blend(&self, x: &Tensor) -> Result<Tensor> {
+    pub(crate) fn blend(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.gather(&self.partners)?.lerp(x, self.lambda)?)
     }
 
-    pub(in crate::methods) fn labels(&self) -> MixedLabels<'_> {
+    pub(crate) fn labels(&self) -> MixedLabels<'_> {
         MixedLabels { first: &self.first, second: &self.second, lambda: self.lambda }
     }
 }

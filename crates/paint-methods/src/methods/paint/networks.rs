@@ -16,7 +16,6 @@ use super::config::{Config, NAME};
 use super::objective::MutualInformation;
 use crate::build_args::BuildArgs;
 use crate::learner::{load_params, save_params};
-use crate::statistics::SourceStatistics;
 use crate::{Error, Result, images};
 
 /// What is computed again for every batch.
@@ -73,7 +72,7 @@ fn clean(args: &BuildArgs<'_>, config: &Config) -> Result<Option<[Tensor; 2]>> {
     if config.prompt_length == 0 || config.keys == Keys::Raw {
         return Ok(None);
     }
-    let Some(statistics) = SourceStatistics::of(args)? else {
+    let Some(statistics) = args.source_statistics()? else {
         let why = "keys = \"standardised\" needs source statistics; `paint stats` makes them";
         return Err(Error::Config { method: NAME, why: why.to_owned() });
     };

@@ -22,14 +22,14 @@ pub struct Losses {
 
 /// `L_mi` (Eq. 6) term by term, because each has a weight: with both 1 it is [`paint_nn::loss::mutual_information`].
 #[derive(Debug, Clone, Copy)]
-pub(in crate::methods) struct MutualInformation {
+pub(crate) struct MutualInformation {
     quirks: Quirks,
     entropy_weight: f32,
     diversity_weight: f32,
 }
 
 impl MutualInformation {
-    pub(in crate::methods) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
             quirks: Quirks::of(config),
             entropy_weight: config.entropy_weight as f32,
@@ -42,18 +42,18 @@ impl MutualInformation {
     /// The mean prediction of a single image is the image's own, so that the two terms are equal and say nothing about
     /// the model. With equal weights Adam would turn the rounding of their gradients into steps; with a smaller weight
     /// of the first, as on ImageNet-R, the entropy of the image would be raised. Entropy alone stays what it is.
-    pub(in crate::methods) fn counts(self, b: usize) -> bool {
+    pub(crate) fn counts(self, b: usize) -> bool {
         let is_void = b == 1 && self.diversity_weight > 0.0;
         !is_void && (self.entropy_weight > 0.0 || self.diversity_weight > 0.0)
     }
 
     /// The mean entropy of the predictions and the entropy of their mean.  `[B, C]` logits → `[]`, `[]`
-    pub(in crate::methods) fn terms(self, z: &Tensor) -> Result<(Tensor, Tensor)> {
+    pub(crate) fn terms(self, z: &Tensor) -> Result<(Tensor, Tensor)> {
         self.quirks.entropies(z)
     }
 
     /// Their weighted difference.
-    pub(in crate::methods) fn total(self, entropy: &Tensor, diversity: &Tensor) -> Result<Tensor> {
+    pub(crate) fn total(self, entropy: &Tensor, diversity: &Tensor) -> Result<Tensor> {
         let entropy = entropy.scale(self.entropy_weight)?;
         Ok(entropy.sub(&diversity.scale(self.diversity_weight)?)?)
     }

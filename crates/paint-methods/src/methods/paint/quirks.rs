@@ -13,7 +13,7 @@ use crate::Result;
 
 /// The departures of one set of settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::methods) struct Quirks {
+pub(crate) struct Quirks {
     loss: LossForm,
     phi_bound: Bound,
     phi_second: f64,
@@ -24,7 +24,7 @@ pub(in crate::methods) struct Quirks {
 }
 
 impl Quirks {
-    pub(in crate::methods) fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         Self {
             loss: config.loss,
             phi_bound: config.phi_bound,
@@ -49,7 +49,7 @@ impl Quirks {
 
     /// `L_ic` (Eq. 9) of the mixed samples of a batch of `b`; D4 as above, D10: the mean over the mixed samples.
     /// `[|S|, C]` logits → `[]`
-    pub(in crate::methods) fn consistency(
+    pub(crate) fn consistency(
         self,
         z: &Tensor,
         labels: MixedLabels<'_>,
