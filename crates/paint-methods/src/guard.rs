@@ -8,7 +8,7 @@
 //!    than the steps before, is undone.
 //! 3. Signals: `φ`, the share of images given another class where the frozen model is sure; the entropy of the mean
 //!    prediction and the share of the most frequent class, both against the frozen model's on the same images, so that
-//!    a stream sorted by class raises no alarm; the estimated accuracy of both models ([`estimate`]).
+//!    a stream sorted by class raises no alarm; the estimated accuracy of both models (`estimate.rs`).
 //! 4. Where they say harm, the method goes back to its last good snapshot; where that happens again and again, it is
 //!    frozen for a while and starts again.
 //! 5. The answer is the adapted model's, unless the signals of this batch, the running estimate, or the running share of

@@ -8,7 +8,8 @@
 //! The noise is that of the frozen model's features for the adapted model too, times the ratio of the spreads of their
 //! logits: a method gives logits, not features, and one that sharpens its logits has not learnt by that.
 //!
-//! The three constants were chosen on the embedded model and four corruptions that no benchmark here uses. `e` assumes
+//! The three constants fit 800 images of four corruptions that no benchmark here uses, on the embedded model, frozen and
+//! adapted by PAINT, within five points on average; on other models they have not been tested. `e` assumes
 //! classes that come about equally often: on a stream of few classes the estimate is too low for both models.
 
 use paint_nn::backbone::Backbone;

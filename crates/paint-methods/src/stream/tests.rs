@@ -83,7 +83,7 @@ fn bright(margin: f32) -> (Stream, Arc<Mutex<Vec<Vec<usize>>>>) {
     let inner = Bright { margin, lessons: Arc::clone(&lessons) };
     let model = vit();
     let args = BuildArgs::new(&model, Seed(0));
-    let config = Config { buffer: 20, memory: 10, ..Config::default() };
+    let config = Config { buffer: 20, memory: 10, prior: true };
     (Stream::new(Box::new(inner), &args, config).unwrap(), lessons)
 }
 
