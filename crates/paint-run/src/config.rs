@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use draft::Draft;
 pub use setting::method_of;
 
-use crate::{Error, Result, deployment, probe};
+use crate::{Error, Result, probe};
 
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -221,20 +221,6 @@ impl Config {
     /// The document that gives this run again.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| Error::config(error.to_string()))
-    }
-
-    /// The part that says what adapts what.
-    pub(crate) fn deployment(&self) -> deployment::Config {
-        deployment::Config {
-            seed: self.seed,
-            device: self.device.clone(),
-            precision: self.precision.clone(),
-            model: self.model.clone(),
-            method: self.method.clone(),
-            source: self.source.clone(),
-            stream: self.stream,
-            guard: self.guard,
-        }
     }
 
     /// Every value under its dotted key.

@@ -50,6 +50,22 @@ pub struct Config {
     pub guard: Option<guard::Config>,
 }
 
+impl From<&config::Config> for Config {
+    /// The part of a measured run that says what adapts what.
+    fn from(run: &config::Config) -> Self {
+        Self {
+            seed: run.seed,
+            device: run.device.clone(),
+            precision: run.precision.clone(),
+            model: run.model.clone(),
+            method: run.method.clone(),
+            source: run.source.clone(),
+            stream: run.stream,
+            guard: run.guard,
+        }
+    }
+}
+
 impl Config {
     /// These weights and this method with its default settings, on the CPU.
     pub fn new(model: Model, method: config::Method) -> Self {

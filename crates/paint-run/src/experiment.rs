@@ -15,7 +15,7 @@ use paint_tensor::Device;
 
 use crate::checkpoint::{self, Stopped, Subject};
 use crate::config::Config;
-use crate::deployment::{Deployment, Stage};
+use crate::deployment::{self, Deployment, Stage};
 use crate::event::Observer;
 use crate::event_log::EventLog;
 use crate::fingerprint::glimpse;
@@ -65,7 +65,7 @@ impl Experiment {
 
     /// The same for a method that may be one of your own.
     pub fn open_with(mut config: Config, methods: &Registry) -> Result<Self> {
-        let mut parts = config.deployment();
+        let mut parts = deployment::Config::from(&config);
         let device = parts.check(methods)?;
         let seed = Seed(config.seed);
         let weights = config.model.weights.clone();

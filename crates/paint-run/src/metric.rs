@@ -4,6 +4,7 @@
 //! was stopped and continued gives the same numbers. Expected calibration error uses [`ECE_BINS`] bins of equal width over
 //! the confidence (the largest probability): `ECE = Σ_b n_b/n |acc_b − conf_b|`, bin `b` being `(b/15, (b+1)/15]`.
 
+mod glance;
 mod matching;
 mod rate;
 mod score;
@@ -15,8 +16,8 @@ use paint_methods::PromptUse;
 use paint_rng::Fnv;
 use serde::{Deserialize, Serialize};
 
-use crate::probe::Glance;
 use crate::watch::Passes;
+pub use glance::Glance;
 pub use matching::Matching;
 pub use rate::Rate;
 pub use score::Score;

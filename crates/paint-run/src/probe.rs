@@ -11,7 +11,7 @@ use paint_rng::Seed;
 use paint_tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Score;
+use crate::metric::{Glance, Score};
 use crate::upload::Uploads;
 use crate::{Error, Result};
 
@@ -34,19 +34,6 @@ pub struct Config {
     /// Where the clean images come from, if the stream's dataset has no domain called `clean`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<dataset::Config>,
-}
-
-/// What was seen after one visit, in percent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Glance {
-    /// The visit it followed, counted from 0.
-    pub after: usize,
-    /// The accuracy on clean source images.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clean: Option<f64>,
-    /// The accuracy on all domains visited so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous: Option<f64>,
 }
 
 /// A configuration opened.

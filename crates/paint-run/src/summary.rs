@@ -9,8 +9,8 @@ use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::metric::Glance;
 use crate::metric::{ECE_BINS, Meter, Tally, peak_memory_mib};
-use crate::probe::Glance;
 
 /// What was run, without which a number means nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

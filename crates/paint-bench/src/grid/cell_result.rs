@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use paint_run::probe::Glance;
+use paint_run::metric::Glance;
 use paint_run::summary::{Cost, DomainResult, Figures, MatchingAccuracy, Summary};
 use serde::{Deserialize, Serialize};
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use paint_methods::Registry;
+use paint_run::metric::Glance;
 use paint_run::metric::Rate;
-use paint_run::probe::{CLEAN, Glance};
+use paint_run::probe::CLEAN;
 use paint_run::summary::Cost;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use paint_nn::backbone::{self, Family};
 use paint_run::Result;
-use paint_run::probe::Glance;
+use paint_run::metric::Glance;
 
 use super::number::{decimal, signed};
 use crate::grid::{Results, Row, Spread};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use paint_run::escape::{markdown, markdown_code};
-use paint_run::probe::Glance;
+use paint_run::metric::Glance;
 
 use super::compare::{Comparison, Matched};
 use super::notice::{notice, title};

@@ -144,7 +144,7 @@ pub fn with_readme_section(readme: &str, section: &str) -> Result<String> {
 mod tests {
     use super::super::sample::results;
     use super::*;
-    use paint_run::probe::Glance;
+    use paint_run::metric::Glance;
 
     #[test]
     fn a_section_has_a_column_for_each_result_the_hash_and_the_best_in_bold() {

@@ -1,7 +1,7 @@
 //! What adaptation does to what the model knew before.
 
+use paint_run::metric::Glance;
 use paint_run::metric::Rate;
-use paint_run::probe::Glance;
 
 use super::chart::{Mark, Series, Stroke, colour, lines, on_page};
 use super::page::Page;
