@@ -32,6 +32,18 @@ impl<'a> BuildArgs<'a> {
         Self { model, seed, classes: None, source: None, statistics: None, draws: None }
     }
 
+    /// A duplicate of the source model that does not learn.
+    pub(crate) fn frozen_model(&self) -> Box<dyn Backbone> {
+        let mut model = self.model.duplicate();
+        model.params_mut().freeze();
+        model
+    }
+
+    /// `C`, the classes that compete.
+    pub(crate) fn num_classes(&self) -> usize {
+        self.classes.map_or(self.model.spec().num_classes, <[usize]>::len)
+    }
+
     /// The recorded draws, or those of the seed.
     pub(crate) fn draws(&self) -> Draws {
         self.draws.cloned().unwrap_or_else(|| Draws::seeded(self.seed))
@@ -58,9 +70,9 @@ impl<'a> BuildArgs<'a> {
     /// The source images and labels a method needs.
     pub(crate) fn labelled(&self, method: &'static str) -> Result<Labelled> {
         let missing = |found| Error::NoSource { method, need: "labelled source images", found };
-        let spec = self.model.spec();
-        let classes = self.classes.map_or(spec.num_classes, <[usize]>::len);
         let source = self.source.ok_or_else(|| missing("none"))?;
-        source.labelled(spec, classes)?.ok_or_else(|| missing("images without labels"))
+        source
+            .labelled(self.model.spec(), self.num_classes())?
+            .ok_or_else(|| missing("images without labels"))
     }
 }

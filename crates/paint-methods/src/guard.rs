@@ -60,8 +60,8 @@ pub struct Guard {
 
 /// What became of the method's own step.
 struct Attempt {
-    /// `[B, C]`; none if the method has no finite answer.
-    step: Option<Step>,
+    /// With what its logits tell; none if the method has no finite answer.
+    step: Option<(Step, View)>,
     is_learnt: bool,
     acted: Option<Acted>,
 }
@@ -70,11 +70,9 @@ impl Guard {
     /// Guards `inner`, which was built from the same `args`.
     pub fn new(inner: Box<dyn Method>, args: &BuildArgs<'_>, config: Config) -> Result<Self> {
         config.check()?;
-        let mut frozen = args.model.duplicate();
-        frozen.params_mut().freeze();
         let classes = args.classes.map(<[usize]>::to_vec);
         let (watch, report) = (Watch::default(), Report::default());
-        Ok(Self { inner, frozen, classes, config, watch, report })
+        Ok(Self { inner, frozen: args.frozen_model(), classes, config, watch, report })
     }
 
     fn source(&self, images: &Tensor) -> Result<Features> {
@@ -93,29 +91,30 @@ impl Guard {
             return self.unlearnt(images, skip(Reason::NoVariety));
         }
         let before = self.inner.save()?;
-        match self.inner.step(images) {
-            Ok(step) if !View::new(&step.logits)?.is_finite() => {
-                self.inner.load(&before)?;
-                self.unlearnt(images, skip(Reason::NotFinite))
-            }
-            Ok(step) => {
-                let moved = watch::distance(&before, &self.inner.save()?)?;
-                if self.watch.is_jump(moved, self.config.jump) {
-                    self.inner.load(&before)?;
-                    return self.unlearnt(images, skip(Reason::Jump));
-                }
-                Ok(Attempt { step: Some(step), is_learnt: true, acted: None })
-            }
-            Err(Error::Diverged { .. }) => self.unlearnt(images, skip(Reason::NotFinite)),
-            Err(error) => Err(error),
-        }
+        let step = match self.inner.step(images) {
+            Err(Error::Diverged { .. }) => return self.unlearnt(images, skip(Reason::NotFinite)),
+            step => step?,
+        };
+        let view = View::new(&step.logits)?;
+        let reason = if view.is_finite() {
+            let moved = watch::distance(&before, &self.inner.save()?)?;
+            self.watch.is_jump(moved, self.config.jump).then_some(Reason::Jump)
+        } else {
+            Some(Reason::NotFinite)
+        };
+        let Some(reason) = reason else {
+            return Ok(Attempt { step: Some((step, view)), is_learnt: true, acted: None });
+        };
+        self.inner.load(&before)?;
+        self.unlearnt(images, skip(reason))
     }
 
     /// The method's answer without a step.
     fn unlearnt(&self, images: &Tensor, acted: Option<Acted>) -> Result<Attempt> {
         let logits = self.inner.predict(images)?;
-        let is_finite = View::new(&logits)?.is_finite();
-        let step = is_finite.then(|| Step { logits, scalars: Vec::new(), prompt: None });
+        let view = View::new(&logits)?;
+        let is_finite = view.is_finite();
+        let step = is_finite.then(|| (Step { logits, scalars: Vec::new(), prompt: None }, view));
         Ok(Attempt { step, is_learnt: false, acted })
     }
 
@@ -168,8 +167,7 @@ impl Guard {
                 self.report.estimate = self.estimate(&features, [&frozen; 2], b)?;
                 None
             }
-            Some(step) => {
-                let adapted = View::new(&step.logits)?;
+            Some((step, adapted)) => {
                 self.report.estimate = self.estimate(&features, [&frozen, &adapted], b)?;
                 let harm = self.harm(&frozen, &adapted, b);
                 let gain = self.report.estimate.map(|[frozen, adapted]| adapted - frozen);

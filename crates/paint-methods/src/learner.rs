@@ -83,8 +83,7 @@ impl Learner {
 
     /// A duplicate of the model in which nothing trains.
     pub(crate) fn frozen(args: &BuildArgs<'_>) -> Self {
-        let mut source = args.model.duplicate();
-        source.params_mut().freeze();
+        let mut source = args.frozen_model();
         source.set_batch_norm(BnMode::Batch);
         let (model, trained) = (source.duplicate(), Trainable::Any(vec![]));
         let optimizer = Descent::Momentum.optimizer(trained.clone(), 0.0);

@@ -51,6 +51,8 @@ mod source_data;
 mod statistics;
 pub mod stream;
 mod teacher;
+#[cfg(test)]
+mod tiny_vit;
 pub mod views;
 mod wrap;
 

@@ -7,10 +7,11 @@
 //! 2. Fewer images are predicted at once with the method's present state, and kept; when `B` new ones have come, the
 //!    method makes one step on them. A network whose batch norms use the batch sees a single image together with the
 //!    images before it.
-//! 3. A test for class correlation looks at the predictions (`prior.rs`). While it holds, the method learns
-//!    from a class-balanced memory in place of the stream, or not at all while that holds too few classes,
-//! 4. and, with [`Config::prior`], predictions become `z/T + w ln(K π)`, `π` the classes' shares among the last `B` images by expectation and
-//!    maximisation; `w` grows with the share of neighbours of one class beyond chance, and is 1 from 0.3 on.
+//! 3. A test for class correlation looks at the predictions (`prior.rs`). While it holds, the method learns from a
+//!    class-balanced memory in place of the stream, or not at all while that memory has too few classes,
+//! 4. and, with [`Config::prior`], predictions become `z/T + w ln(K π)`, with `π` the shares of the classes among the
+//!    last `B` images by expectation and maximisation; `w` grows with the share of neighbours of one class beyond
+//!    chance, and is 1 from 0.3 on.
 //!
 //! A method that says that it [takes any stream](Method::takes_any_stream) is left alone.
 
@@ -128,9 +129,8 @@ impl Stream {
     /// Puts `inner`, which was built from the same `args`, on a stream.
     pub fn new(inner: Box<dyn Method>, args: &BuildArgs<'_>, config: Config) -> Result<Self> {
         config.check()?;
-        let spec = args.model.spec().clone();
-        let classes = args.classes.map_or(spec.num_classes, <[usize]>::len);
-        Ok(Self { inner, config, spec, seen: Seen::new(config, classes) })
+        let seen = Seen::new(config, args.num_classes());
+        Ok(Self { inner, config, spec: args.model.spec().clone(), seen })
     }
 
     fn try_step(&mut self, images: &Tensor, b: usize) -> Result<Step> {

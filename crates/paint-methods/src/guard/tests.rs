@@ -1,34 +1,18 @@
 //! What a guard promises whatever the method.
 
-use paint_nn::backbone::vit::{Vit, VitConfig};
-use paint_nn::backbone::{BuildOptions, Weights};
+use paint_nn::backbone::vit::Vit;
 use paint_rng::Seed;
 use paint_tensor::Device;
 use toml::toml;
 
 use super::*;
 use crate::entry::SourceNeed;
-use crate::{METHODS, by_name, stream};
+use crate::{METHODS, by_name, stream, tiny_vit};
 
 /// A ViT whose predictions range from unsure to sure, over several classes.
 fn vit() -> Vit {
-    let config = VitConfig {
-        image_size: [8, 12],
-        patch_size: 4,
-        embed_dim: 16,
-        depth: 4,
-        num_heads: 2,
-        mlp_ratio: 2.0,
-        num_classes: 5,
-    };
-    let options = BuildOptions::new(&Device::cpu());
-    let mut vit = Vit::build("tiny", config, Weights::Random(Seed(3)), &options).unwrap();
-    for (name, factor) in [("head.weight", 80.0), ("patch_embed.proj.weight", 20.0)] {
-        let id = vit.params().id(name).unwrap();
-        let value = vit.params()[id].scale(factor).unwrap();
-        vit.params_mut().set(id, &value).unwrap();
-    }
-    vit
+    let larger = [("head.weight", 80.0), ("patch_embed.proj.weight", 20.0)];
+    tiny_vit::build(tiny_vit::CONFIG, 3, &larger, &Device::cpu())
 }
 
 fn images(seed: u64, b: usize) -> Tensor {

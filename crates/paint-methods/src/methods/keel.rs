@@ -145,8 +145,7 @@ enum Form {
 
 impl Keel {
     fn new(args: &BuildArgs<'_>, config: Config) -> Result<Self> {
-        let mut model = args.model.duplicate();
-        model.params_mut().freeze();
+        let model = args.frozen_model();
         let classes = args.classes.map(<[usize]>::to_vec);
         let form = if model.vit_config().is_none() {
             Form::BatchNorms(Running::new(&*model))
@@ -161,13 +160,12 @@ impl Keel {
         } else {
             Form::Logits(Recentre::new(&*model, classes.as_deref())?)
         };
-        let count = classes.as_ref().map_or(model.spec().num_classes, Vec::len);
         Ok(Self {
             config,
             model: Shared(model),
             classes,
             form,
-            correlation: Correlation::new(count),
+            correlation: Correlation::new(args.num_classes()),
             step: 0,
         })
     }

@@ -48,8 +48,7 @@ struct Source {
 
 impl Source {
     fn new(args: &BuildArgs<'_>) -> Self {
-        let mut model = args.model.duplicate();
-        model.params_mut().freeze();
+        let model = args.frozen_model();
         Self { model, classes: args.classes.map(<[usize]>::to_vec) }
     }
 }

@@ -3,28 +3,18 @@
 use std::sync::{Arc, Mutex};
 
 use paint_nn::backbone::vit::{Vit, VitConfig};
-use paint_nn::backbone::{BuildOptions, Weights};
 use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
 use toml::toml;
 
 use super::*;
-use crate::by_name;
+use crate::{by_name, tiny_vit};
 
-const CLASSES: usize = 5;
+const CLASSES: usize = tiny_vit::CONFIG.num_classes;
 
 fn vit() -> Vit {
-    let config = VitConfig {
-        image_size: [8, 12],
-        patch_size: 4,
-        embed_dim: 16,
-        depth: 2,
-        num_heads: 2,
-        mlp_ratio: 2.0,
-        num_classes: CLASSES,
-    };
-    Vit::build("tiny", config, Weights::Random(Seed(3)), &BuildOptions::new(&Device::cpu()))
-        .unwrap()
+    let config = VitConfig { depth: 2, ..tiny_vit::CONFIG };
+    tiny_vit::build(config, 3, &[], &Device::cpu())
 }
 
 /// Tells the class of an image by its brightness, surely or not, and remembers the batches it learnt from.

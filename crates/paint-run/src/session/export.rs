@@ -1,7 +1,6 @@
 //! Adapted weights as a file of their own, with timm's names.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use paint_nn::checkpoint::{Dtype, write_safetensors};
@@ -70,5 +69,5 @@ fn describe(weights: &Path, out: &Path) -> Result<()> {
         return Ok(());
     }
     let read = |source| Error::Io { action: "read", source, path: from.clone() };
-    write_text(&beside, &fs::read_to_string(&from).map_err(read)?)
+    write_text(&beside, &paint_files::read_text(&from).map_err(read)?)
 }

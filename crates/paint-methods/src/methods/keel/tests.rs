@@ -7,20 +7,10 @@ use paint_tensor::{Device, Tensor};
 use toml::toml;
 
 use crate::statistics::{SourceStatistics, StatisticsFrom};
-use crate::{BuildArgs, Method, by_name};
+use crate::{BuildArgs, Method, by_name, tiny_vit};
 
 fn vit(seed: u64) -> Vit {
-    let config = VitConfig {
-        image_size: [8, 12],
-        patch_size: 4,
-        embed_dim: 16,
-        depth: 4,
-        num_heads: 2,
-        mlp_ratio: 2.0,
-        num_classes: 5,
-    };
-    Vit::build("tiny", config, Weights::Random(Seed(seed)), &BuildOptions::new(&Device::cpu()))
-        .unwrap()
+    tiny_vit::build(tiny_vit::CONFIG, seed, &[], &Device::cpu())
 }
 
 /// Random images `low + (high - low) u`.

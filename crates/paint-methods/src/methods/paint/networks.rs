@@ -114,8 +114,7 @@ impl Networks {
             let why = format!("blocks is {}, {} has {}", config.blocks, spec.name, spec.depth);
             return refuse(why);
         }
-        let mut source = args.model.duplicate();
-        source.params_mut().freeze();
+        let source = args.frozen_model();
         Ok(Self {
             unwatched: source.unwatched(),
             clean: clean(args, config)?,

@@ -1,7 +1,7 @@
 //! What the golden steps of `tests/golden_paint.rs` do not show: mixing, ablations, edges and settings.
 
 use paint_nn::backbone::cifar_resnet::CifarResnetConfig;
-use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::vit::Vit;
 use paint_nn::backbone::{BuildOptions, Weights};
 use paint_rng::Seed;
 use paint_tensor::Device;
@@ -16,7 +16,7 @@ use super::networks::Routines;
 use super::quirks::Quirks;
 use super::*;
 use crate::draws::{Draws, PromptDraws as _, Seeded};
-use crate::{BuildArgs, Error, Method as _, SourceData, State};
+use crate::{BuildArgs, Error, Method as _, SourceData, State, tiny_vit};
 
 mod keys;
 
@@ -25,21 +25,7 @@ fn vit() -> Vit {
 }
 
 fn vit_on(device: &Device) -> Vit {
-    let config = VitConfig {
-        image_size: [8, 12],
-        patch_size: 4,
-        embed_dim: 16,
-        depth: 4,
-        num_heads: 2,
-        mlp_ratio: 2.0,
-        num_classes: 5,
-    };
-    let options = BuildOptions::new(device);
-    let mut vit = Vit::build("tiny", config, Weights::Random(Seed(3)), &options).unwrap();
-    let id = vit.params().id("head.weight").unwrap();
-    let confident = vit.params()[id].scale(30.0).unwrap();
-    vit.params_mut().set(id, &confident).unwrap();
-    vit
+    tiny_vit::build(tiny_vit::CONFIG, 3, &[("head.weight", 30.0)], device)
 }
 
 fn paint(settings: &Table) -> Paint {
