@@ -28,6 +28,9 @@ const PIXELS: usize = 3 * 32 * 32;
 
 type Error = Box<dyn std::error::Error>;
 
+/// Where images come from, and where they are used.
+type Images<'a> = (&'a dyn Dataset, &'a Device);
+
 struct Batch {
     images: Tensor,
     labels: Vec<Option<usize>>,
@@ -53,8 +56,9 @@ fn main() -> Result<(), Error> {
             draft.set_assignment(assignment)?;
         }
         let deployment = Deployment::open(draft.resolve_as::<deployment::Config>()?)?;
+        let images = (&*data, deployment.device());
         for stream in streams.split(',') {
-            measure(&deployment, &*data, (name, stream), &batches(stream, &*data, count)?)?;
+            measure(&deployment, images, (name, stream), &batches(stream, images, count)?)?;
         }
     }
     Ok(())
@@ -62,7 +66,7 @@ fn main() -> Result<(), Error> {
 
 fn measure(
     deployment: &Deployment,
-    data: &dyn Dataset,
+    images: Images<'_>,
     (name, stream): (&str, &str),
     batches: &[Batch],
 ) -> Result<(), Error> {
@@ -78,7 +82,7 @@ fn measure(
     }
     let percent = |right: usize| 100.0 * right as f64 / seen.max(1) as f64;
     let [frozen, ours] = right.map(percent);
-    let clean = clean(&*method, data)?;
+    let clean = clean(&*method, images)?;
     let account = method.guard().map(|report| {
         let account = &report.account;
         let told = account.estimates().map_or_else(String::new, |[frozen, _, given]| {
@@ -104,12 +108,12 @@ fn correct(predicted: &[usize], batch: &Batch) -> usize {
 }
 
 /// Accuracy on clean images that no stream here has.
-fn clean(method: &dyn Method, data: &dyn Dataset) -> Result<f64, Error> {
-    let domain = domain(data, "clean")?;
+fn clean(method: &dyn Method, images: Images<'_>) -> Result<f64, Error> {
+    let domain = domain(images.0, "clean")?;
     let (mut right, range) = (0, 500..1000);
     for start in range.clone().step_by(BATCH) {
         let at = |index| SampleRef { domain, index };
-        let batch = batch(data, &(start..start + BATCH).map(at).collect::<Vec<_>>())?;
+        let batch = batch(images, &(start..start + BATCH).map(at).collect::<Vec<_>>())?;
         right += correct(&method.probe(&batch.images)?.argmax()?, &batch);
     }
     Ok(100.0 * right as f64 / range.len() as f64)
@@ -121,24 +125,25 @@ fn domain(data: &dyn Dataset, name: &str) -> Result<usize, Error> {
     place.ok_or_else(|| format!("no domain {name}").into())
 }
 
-fn batch(data: &dyn Dataset, samples: &[SampleRef]) -> Result<Batch, Error> {
+fn batch((data, device): Images<'_>, samples: &[SampleRef]) -> Result<Batch, Error> {
     let (mut pixels, mut labels) = (vec![0.0; samples.len() * PIXELS], Vec::new());
     for (at, out) in samples.iter().zip(pixels.chunks_exact_mut(PIXELS)) {
         let sample = data.sample(at.domain, at.index)?;
         sample.image.to_chw(out);
         labels.push(sample.label);
     }
-    let images = Tensor::from_vec(pixels, [samples.len(), 3, 32, 32], &Device::cpu())?;
+    let images = Tensor::from_vec(pixels, [samples.len(), 3, 32, 32], device)?;
     Ok(Batch { images, labels })
 }
 
 /// The batches of a stream: `KIND`, or `KIND1` for single images.
-fn batches(name: &str, data: &dyn Dataset, count: usize) -> Result<Vec<Batch>, Error> {
+fn batches(name: &str, images: Images<'_>, count: usize) -> Result<Vec<Batch>, Error> {
     let kind = name.trim_end_matches('1');
     let size = if kind == name { BATCH } else { 1 };
     if ["noise", "black", "one_image", "one_class"].contains(&kind) {
-        return (0..count).map(|index| odd(kind, data, index)).collect();
+        return (0..count).map(|index| odd(kind, images, index)).collect();
     }
+    let data = images.0;
     let mut batches = Vec::new();
     for (number, corruption) in HELD_OUT.iter().enumerate() {
         let domain = domain(data, corruption)?;
@@ -159,28 +164,29 @@ fn batches(name: &str, data: &dyn Dataset, count: usize) -> Result<Vec<Batch>, E
             other => return Err(format!("no stream {other}").into()),
         }
         for samples in samples.chunks(size) {
-            batches.push(batch(data, samples)?);
+            batches.push(batch(images, samples)?);
         }
     }
     Ok(batches)
 }
 
 /// A batch of images that teach nothing.
-fn odd(kind: &str, data: &dyn Dataset, index: usize) -> Result<Batch, Error> {
+fn odd(kind: &str, images: Images<'_>, index: usize) -> Result<Batch, Error> {
     const CLASS: usize = 3;
+    let (data, device) = images;
     let domain = domain(data, "clean")?;
     let of_class = |&index: &usize| data.label(domain, index) == Some(CLASS);
     let one: Vec<usize> = (0..500).filter(of_class).collect();
     let at =
         |i: usize| if kind == "one_image" { one[0] } else { one[(index * BATCH + i) % one.len()] };
     let samples: Vec<_> = (0..BATCH).map(|i| SampleRef { domain, index: at(i) }).collect();
-    let real = batch(data, &samples)?;
+    let real = batch(images, &samples)?;
     if kind == "one_image" || kind == "one_class" {
         return Ok(real);
     }
     let mut rng = Seed(5).derive("streams/noise", &[index as u64]);
     let mut pixel = || if kind == "black" { 0.0 } else { rng.uniform() as f32 };
     let pixels = (0..BATCH * PIXELS).map(|_| pixel()).collect();
-    let images = Tensor::from_vec(pixels, [BATCH, 3, 32, 32], &Device::cpu())?;
+    let images = Tensor::from_vec(pixels, [BATCH, 3, 32, 32], device)?;
     Ok(Batch { images, labels: vec![None; BATCH] })
 }
