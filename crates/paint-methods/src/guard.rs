@@ -8,14 +8,19 @@
 //!    than the steps before, is undone.
 //! 3. Signals: `φ`, the share of images given another class where the frozen model is sure; the entropy of the mean
 //!    prediction and the share of the most frequent class, both against the frozen model's on the same images, so that
-//!    a stream sorted by class raises no alarm; the estimated accuracy of both models (`estimate.rs`).
-//! 4. Where they say harm, the method goes back to its last good snapshot; where that happens again and again, it is
-//!    frozen for a while and starts again.
-//! 5. The answer is the adapted model's, unless the signals of this batch, the running estimate, or the running share of
-//!    sure predictions changed speak against it: then it is the frozen model's.
+//!    a stream sorted by class raises no alarm.
+//! 4. Where they say that the model is broken, the method goes back to its last good snapshot; where that happens again
+//!    and again, it is frozen for a while and starts again.
+//! 5. The answer to a step is the adapted model's, unless it was undone. While the frozen model's predictions come in runs
+//!    of one class (`stream/prior.rs`), and where images are predicted without a step, the frozen model's answers stand
+//!    where it is sure, and all of them where `φ` is large: methods are made for mixed classes, and a model that has
+//!    adapted to one domain may meet another.
+//!
+//! The estimated accuracy of both models (`estimate.rs`) is for the account. It decides nothing: on the embedded model it
+//! took PAINT's gain of twenty points under noise for a loss.
 //!
 //! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for such a
-//! method points 1 and the comparison of classes in 3 are left out.
+//! method points 1, 3 and 5 are left out.
 
 mod config;
 mod estimate;
@@ -32,10 +37,11 @@ pub use config::Config;
 
 use crate::build_args::BuildArgs;
 use crate::method::{Method, State, Step};
+use crate::stream::prior::Correlation;
 use crate::{Error, Result, images, without};
 use estimate::Noise;
 use signals::View;
-use watch::{Seen, Watch};
+use watch::Watch;
 
 /// Where the state of a [`Guard`] lies beside that of its method.
 pub(crate) const PART: &str = "guard";
@@ -45,8 +51,6 @@ const FEW: usize = 8;
 /// must stay of the entropy of the mean.
 const TOP_GAIN: f64 = 0.5;
 const ENTROPY_LEFT: f64 = 0.7;
-/// The largest `φ` of a method that corrects for runs of one class, and so changes sure predictions too.
-const OWN_DIFFER: f64 = 0.5;
 
 /// A method under guard.
 pub struct Guard {
@@ -55,8 +59,13 @@ pub struct Guard {
     classes: Option<Vec<usize>>,
     config: Config,
     watch: Watch,
+    /// Of the frozen model's predictions.
+    runs: Correlation,
     report: Report,
 }
+
+/// Logits, and how many rows are the frozen model's.
+type Protected = (Tensor, usize);
 
 /// What became of the method's own step.
 struct Attempt {
@@ -72,7 +81,8 @@ impl Guard {
         config.check()?;
         let classes = args.classes.map(<[usize]>::to_vec);
         let (watch, report) = (Watch::default(), Report::default());
-        Ok(Self { inner, frozen: args.frozen_model(), classes, config, watch, report })
+        let runs = Correlation::new(args.num_classes());
+        Ok(Self { inner, frozen: args.frozen_model(), classes, config, watch, runs, report })
     }
 
     fn source(&self, images: &Tensor) -> Result<Features> {
@@ -118,24 +128,43 @@ impl Guard {
         Ok(Attempt { step, is_learnt: false, acted })
     }
 
-    /// What speaks against the adapted model on a batch.
+    /// What says that the adapted model is broken.
     fn harm(&self, frozen: &View, adapted: &View, b: usize) -> Option<Reason> {
-        let is_own = self.inner.takes_any_stream();
-        let most = if is_own { OWN_DIFFER } else { self.config.differ };
-        if frozen.differs(adapted, self.config.sure).is_some_and(|phi| phi > most) {
+        if self.inner.takes_any_stream() {
+            return None;
+        }
+        if frozen.differs(adapted, self.config.sure).is_some_and(|phi| phi > self.config.broken) {
             return Some(Reason::Differs);
         }
         let collapses = b >= FEW
-            && !is_own
             && adapted.top > frozen.top + TOP_GAIN * (1.0 - frozen.top)
             && adapted.entropy < ENTROPY_LEFT * frozen.entropy;
         collapses.then_some(Reason::Collapse)
     }
 
-    /// The share of images changed where the frozen model is sure; none where the method is free to change them.
-    fn changed(&self, frozen: &View, adapted: &View) -> f64 {
-        let is_own = self.inner.takes_any_stream();
-        if is_own { 0.0 } else { frozen.changed(adapted, self.config.sure) }
+    /// The adapted model's logits, with the frozen one's where those stand, and how many do.
+    fn protected(&self, frozen: (&Tensor, &View), adapted: (&Tensor, &View)) -> Result<Protected> {
+        let ((frozen, ours), (adapted, theirs)) = (frozen, adapted);
+        let Config { sure, sure_in_runs, differ, .. } = self.config;
+        let [b, c] = frozen.dims2("logits")?;
+        if self.inner.takes_any_stream() {
+            return Ok((adapted.clone(), 0));
+        }
+        if ours.differs(theirs, sure).is_some_and(|phi| phi > differ) {
+            return Ok((frozen.clone(), b));
+        }
+        let sure = if self.runs.holds() { sure_in_runs } else { sure };
+        let stands = ours.contradicted(theirs, sure);
+        let count = stands.iter().filter(|stands| **stands).count();
+        if count == 0 {
+            return Ok((adapted.clone(), 0));
+        }
+        let (source, mut rows) = (frozen.to_vec()?, adapted.to_vec()?);
+        let pairs = rows.chunks_exact_mut(c).zip(source.chunks_exact(c)).zip(stands);
+        pairs.filter(|(_, stands)| *stands).for_each(|((row, frozen), _)| {
+            row.copy_from_slice(frozen);
+        });
+        Ok((Tensor::from_vec(rows, [b, c], adapted.device())?, count))
     }
 
     /// The estimated accuracies, where the batch can tell.
@@ -160,29 +189,34 @@ impl Guard {
     fn try_step(&mut self, images: &Tensor, b: usize) -> Result<Step> {
         let features = self.source(images)?;
         let frozen = View::new(&features.logits)?;
+        self.runs.observe(frozen.predicted());
         let Attempt { step, is_learnt, mut acted } = self.attempt(images, &frozen, b)?;
-        let own = |logits| Step { logits, scalars: Vec::new(), prompt: None };
-        let answer = match step {
-            None => {
-                self.report.estimate = self.estimate(&features, [&frozen; 2], b)?;
-                None
-            }
-            Some((step, adapted)) => {
-                self.report.estimate = self.estimate(&features, [&frozen, &adapted], b)?;
+        let mut answer = None;
+        self.report.estimate = match step {
+            None => self.estimate(&features, [&frozen; 2], b)?,
+            Some((mut step, adapted)) => {
                 let harm = self.harm(&frozen, &adapted, b);
-                let gain = self.report.estimate.map(|[frozen, adapted]| adapted - frozen);
-                let seen = Seen { harm, gain, changed: self.changed(&frozen, &adapted), is_learnt };
-                let verdict = self.watch.judge(&mut *self.inner, &self.config, &seen)?;
+                let verdict =
+                    self.watch.judge(&mut *self.inner, &self.config, (harm, is_learnt))?;
                 acted = acted.or(verdict.acted);
-                (verdict.is_trusted && !self.watch.is_fresh()).then_some(step)
+                if verdict.is_trusted && !self.watch.is_fresh() {
+                    let mut kept = 0;
+                    if self.runs.holds() {
+                        let both = ((&features.logits, &frozen), (&step.logits, &adapted));
+                        (step.logits, kept) = self.protected(both.0, both.1)?;
+                    }
+                    answer = Some((step, kept));
+                }
+                self.estimate(&features, [&frozen, &adapted], b)?
             }
         };
-        self.report.frozen_answer = answer.is_none();
+        let (mut step, kept) = answer.unwrap_or_else(|| {
+            (Step { logits: features.logits, scalars: Vec::new(), prompt: None }, b)
+        });
+        self.report.frozen_answer = kept == b;
         self.report.acted = acted;
-        let report = (b, answer.is_none(), self.report.estimate, acted);
-        self.report.account.count(report);
-        let mut step = answer.unwrap_or_else(|| own(features.logits));
-        step.scalars.push(("frozen_answer", f64::from(u8::from(self.report.frozen_answer))));
+        self.report.account.count([b, kept], self.report.estimate, acted);
+        step.scalars.push(("frozen_answers", kept as f64 / b as f64));
         if let Some([frozen, adapted]) = self.report.estimate {
             step.scalars.push(("estimate_frozen", frozen));
             step.scalars.push(("estimate_adapted", adapted));
@@ -190,7 +224,7 @@ impl Guard {
         Ok(step)
     }
 
-    /// The adapted model's logits, or the frozen one's where something speaks against those.
+    /// The adapted model's logits, or the frozen one's where those stand.
     fn answer(&self, images: &Tensor, adapted: impl Fn() -> Result<Tensor>) -> Result<Tensor> {
         let b = images::check(images, self.frozen.spec())?;
         let frozen = self.source(&images.detach())?.logits;
@@ -198,21 +232,20 @@ impl Guard {
             return Ok(frozen);
         }
         let adapted = adapted()?;
-        let view = View::new(&adapted)?;
-        let source = View::new(&frozen)?;
-        let is_harm = !view.is_finite()
-            || self.harm(&source, &view, b).is_some()
-            || self.changed(&source, &view) > self.config.changed;
-        Ok(if is_harm { frozen } else { adapted })
+        let (source, view) = (View::new(&frozen)?, View::new(&adapted)?);
+        if !view.is_finite() || self.harm(&source, &view, b).is_some() {
+            return Ok(frozen);
+        }
+        Ok(self.protected((&frozen, &source), (&adapted, &view))?.0)
     }
 }
 
 impl Method for Guard {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
         let b = images::check(images, self.frozen.spec())?;
-        let (watch, report) = (self.watch.clone(), self.report.clone());
+        let (watch, runs, report) = (self.watch.clone(), self.runs.clone(), self.report.clone());
         self.try_step(&images.detach(), b)
-            .inspect_err(|_| (self.watch, self.report) = (watch, report))
+            .inspect_err(|_| (self.watch, self.runs, self.report) = (watch, runs, report))
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
@@ -226,6 +259,7 @@ impl Method for Guard {
     fn reset(&mut self) -> Result<()> {
         self.inner.reset()?;
         (self.watch, self.report) = (Watch::default(), Report::default());
+        self.runs = Correlation::new(self.runs.classes());
         Ok(())
     }
 
@@ -233,6 +267,7 @@ impl Method for Guard {
         let mut state = self.inner.save()?;
         let mut part = self.watch.save();
         part.nest("account", self.report.account.save());
+        part.nest("runs", self.runs.save()?);
         state.nest(PART, part);
         Ok(state)
     }
@@ -240,13 +275,15 @@ impl Method for Guard {
     /// A state that was saved without a guard begins an empty account.
     fn load(&mut self, state: &State) -> Result<()> {
         let part = state.part(PART);
-        let (watch, account) = if part.counters.is_empty() {
-            (Watch::default(), Account::default())
+        let classes = self.runs.classes();
+        let (watch, account, runs) = if part.counters.is_empty() {
+            (Watch::default(), Account::default(), Correlation::new(classes))
         } else {
-            (Watch::load(&part)?, Account::load(&part.part("account"))?)
+            let account = Account::load(&part.part("account"))?;
+            (Watch::load(&part)?, account, Correlation::load(&part.part("runs"), classes)?)
         };
         self.inner.load(&without(state, PART))?;
-        self.watch = watch;
+        (self.watch, self.runs) = (watch, runs);
         self.report = Report { account, ..Report::default() };
         Ok(())
     }

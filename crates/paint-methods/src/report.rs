@@ -36,8 +36,6 @@ pub enum Reason {
     Differs,
     /// Predictions fell into few classes, where the frozen model sees more.
     Collapse,
-    /// The estimated accuracy is below the frozen model's.
-    NoGain,
     /// The guard had to act too often.
     TooOften,
 }
@@ -47,13 +45,12 @@ impl Action {
 }
 
 impl Reason {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 6] = [
         Self::NotFinite,
         Self::NoVariety,
         Self::Jump,
         Self::Differs,
         Self::Collapse,
-        Self::NoGain,
         Self::TooOften,
     ];
 }
@@ -77,7 +74,6 @@ impl fmt::Display for Reason {
             Self::Jump => "the step was much larger than those before",
             Self::Differs => "predictions differ where the frozen model is sure",
             Self::Collapse => "predictions fell into few classes",
-            Self::NoGain => "the estimated accuracy is below the frozen model's",
             Self::TooOften => "the guard had to act too often",
         })
     }
@@ -103,7 +99,7 @@ impl fmt::Display for Acted {
 pub struct Report {
     /// What it did about the last step, if anything.
     pub acted: Option<Acted>,
-    /// Whether the frozen model gave the last answer.
+    /// Whether the frozen model gave the last answer, for every image of the batch.
     pub frozen_answer: bool,
     /// The estimated accuracy of the frozen and the adapted model on the last step, in 0..1, if it can be estimated.
     pub estimate: Option<[f64; 2]>,
@@ -118,7 +114,7 @@ pub struct Account {
     pub steps: u64,
     /// Images in them.
     pub images: u64,
-    /// Images in steps that the frozen model answered.
+    /// Images that the frozen model answered.
     pub frozen_images: u64,
     /// What was done, how often.
     pub acted: BTreeMap<Acted, u64>,
@@ -129,15 +125,19 @@ pub struct Account {
 }
 
 impl Account {
-    pub(crate) fn count(&mut self, report: (usize, bool, Option<[f64; 2]>, Option<Acted>)) {
-        let (images, frozen, estimate, acted) = report;
-        let weight = images as u64;
+    /// Counts a step of so many images, so many of them answered by the frozen model.
+    pub(crate) fn count(
+        &mut self,
+        [images, frozen]: [usize; 2],
+        estimate: Option<[f64; 2]>,
+        acted: Option<Acted>,
+    ) {
         self.steps += 1;
-        self.images += weight;
-        self.frozen_images += if frozen { weight } else { 0 };
+        self.images += images as u64;
+        self.frozen_images += frozen as u64;
         if let Some([f, a]) = estimate {
-            self.estimated += weight;
-            let given = if frozen { f } else { a };
+            self.estimated += images as u64;
+            let given = a + (f - a) * frozen as f64 / images as f64;
             let sums = self.sums.iter_mut().zip([f, a, given]);
             sums.for_each(|(sum, estimate)| *sum += estimate * images as f64);
         }
@@ -222,11 +222,11 @@ mod tests {
     fn an_account_comes_back_and_tells_what_is_new() {
         let act = |action, reason| Some(Acted { action, reason });
         let mut account = Account::default();
-        account.count((50, true, Some([0.6, 0.2]), act(Action::Skip, Reason::NoVariety)));
+        account.count([50, 50], Some([0.6, 0.2]), act(Action::Skip, Reason::NoVariety));
         let before = Account::load(&account.save()).unwrap();
         assert_eq!(before, account);
-        account.count((25, false, Some([0.5, 0.7]), None));
-        account.count((25, true, None, act(Action::RollBack, Reason::Differs)));
+        account.count([25, 0], Some([0.5, 0.7]), None);
+        account.count([25, 25], None, act(Action::RollBack, Reason::Differs));
         let new = account.since(&before);
         assert_eq!((new.steps, new.images, new.frozen_images, new.interventions()), (2, 50, 25, 1));
         assert_eq!(new.acted.keys().next().map(|acted| acted.reason), Some(Reason::Differs));

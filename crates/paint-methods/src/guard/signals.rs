@@ -67,11 +67,15 @@ impl View {
         (sure.len() >= FEW).then(|| count as f64 / sure.len() as f64)
     }
 
-    /// Of all images, the share of which this model is `sure` and that `other` gives another class.
-    pub(super) fn changed(&self, other: &Self, sure: f64) -> f64 {
+    /// Which images this model is `sure` of and `other` gives another class.
+    pub(super) fn contradicted(&self, other: &Self, sure: f64) -> Vec<bool> {
         let rows = self.predicted.iter().zip(&other.predicted).zip(&self.confidence);
-        let changed = rows.filter(|((ours, theirs), p)| **p >= sure && ours != theirs).count();
-        changed as f64 / self.predicted.len().max(1) as f64
+        rows.map(|((ours, theirs), p)| *p >= sure && ours != theirs).collect()
+    }
+
+    /// The predicted classes.
+    pub(super) fn predicted(&self) -> &[usize] {
+        &self.predicted
     }
 
     /// The estimated accuracy beside that of `frozen`, whose noise is given, and the entropy of the mean prediction.
@@ -99,8 +103,9 @@ mod tests {
         assert_eq!(frozen.differs(&view(&rows), 0.8), Some(1.0 / 6.0));
         let unsure = view(&[[0.1, 0.0, 0.0]; 6]);
         assert_eq!(unsure.differs(&view(&rows), 0.8), None);
-        assert_eq!(frozen.changed(&view(&rows), 0.8), 1.0 / 6.0);
-        assert_eq!(unsure.changed(&view(&rows), 0.8), 0.0);
+        let first = [true, false, false, false, false, false];
+        assert_eq!(frozen.contradicted(&view(&rows), 0.8), first);
+        assert_eq!(unsure.contradicted(&view(&rows), 0.8), [false; 6]);
         assert_eq!(frozen.top, 1.0);
         assert!(view(&[[0.0; 3]; 4]).entropy > 1.09);
     }

@@ -1,4 +1,4 @@
-//! What a guard remembers from step to step: good snapshots, the running estimate, and how often it had to act.
+//! What a guard remembers from step to step: good snapshots, and how often it had to act.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,10 @@ use crate::Result;
 use crate::method::{Method, State};
 use crate::report::{Acted, Action, Reason};
 
-/// How much of the running figures a step replaces.
+/// How much of the running distance a step replaces.
 const RATE: f64 = 0.3;
 /// Steps before a jump can be told from a beginning.
 const WARM: u64 = 5;
-/// Steps in a row without gain after which the method starts again.
-const LOSING: u64 = 10;
 
 /// A guard's memory. A clone is a snapshot.
 #[derive(Debug, Clone, Default)]
@@ -21,32 +19,16 @@ pub(super) struct Watch {
     ring: VecDeque<State>,
     /// Steps learnt.
     steps: u64,
-    /// The running difference of the estimated accuracies, adapted minus frozen.
-    gain: f64,
-    /// The running share of images that were changed where the frozen model is sure.
-    changed: f64,
     /// The running distance that a step moves the parameters.
     moved: f64,
     /// Steps with harm since the last long good time.
     offences: u64,
     /// Good steps since the last offence.
     good: u64,
-    /// Steps in a row without gain.
-    losing: u64,
     /// Steps that the model stays frozen.
     pause: u64,
     /// Whether the last batch spoke against the adapted model.
     is_distrusted: bool,
-}
-
-/// What was seen of a step.
-pub(super) struct Seen {
-    pub(super) harm: Option<Reason>,
-    /// Estimated accuracy, adapted minus frozen.
-    pub(super) gain: Option<f64>,
-    /// The share of images changed where the frozen model is sure.
-    pub(super) changed: f64,
-    pub(super) is_learnt: bool,
 }
 
 /// What to do after a step.
@@ -86,25 +68,18 @@ impl Watch {
         false
     }
 
-    /// Judges a step by what was seen of it.
+    /// Judges a step by what speaks against it. One that was not learnt needs no undoing.
     pub(super) fn judge(
         &mut self,
         method: &mut dyn Method,
         config: &Config,
-        seen: &Seen,
+        (harm, is_learnt): (Option<Reason>, bool),
     ) -> Result<Verdict> {
-        let &Seen { harm, gain, changed, is_learnt } = seen;
-        if let Some(gain) = gain {
-            self.gain += RATE * (gain - self.gain);
-        }
-        self.changed += RATE * (changed - self.changed);
-        self.is_distrusted =
-            harm.is_some() || self.gain < -config.margin || self.changed > config.changed;
+        self.is_distrusted = harm.is_some();
         let is_trusted = !self.is_distrusted;
         let acted = match harm {
             _ if !is_learnt => None,
             Some(reason) => Some(self.undo(method, config, reason)?),
-            None if self.is_distrusted => self.lose(method)?,
             None => {
                 self.gained(method, config)?;
                 None
@@ -114,7 +89,6 @@ impl Watch {
     }
 
     fn gained(&mut self, method: &dyn Method, config: &Config) -> Result<()> {
-        self.losing = 0;
         self.good += 1;
         if self.good >= config.pause {
             self.offences = 0;
@@ -144,15 +118,6 @@ impl Watch {
         Ok(Acted { action: Action::RollBack, reason })
     }
 
-    fn lose(&mut self, method: &mut dyn Method) -> Result<Option<Acted>> {
-        self.losing += 1;
-        if self.losing < LOSING {
-            return Ok(None);
-        }
-        self.start_again(method)?;
-        Ok(Some(Acted { action: Action::StartAgain, reason: Reason::NoGain }))
-    }
-
     fn start_again(&mut self, method: &mut dyn Method) -> Result<()> {
         method.reset()?;
         *self = Self::default();
@@ -167,12 +132,9 @@ impl Watch {
         let mut put = |name: &str, value: u64| state.counters.insert(name.to_owned(), value);
         put("snapshots", self.ring.len() as u64);
         put("steps", self.steps);
-        put("gain", self.gain.to_bits());
-        put("changed", self.changed.to_bits());
         put("moved", self.moved.to_bits());
         put("offences", self.offences);
         put("good", self.good);
-        put("losing", self.losing);
         put("pause", self.pause);
         put("distrusted", u64::from(self.is_distrusted));
         state
@@ -183,12 +145,9 @@ impl Watch {
         Ok(Self {
             ring: (0..snapshots).map(|at| state.part(&format!("ring/{at}"))).collect(),
             steps: state.counter("steps")?,
-            gain: f64::from_bits(state.counter("gain")?),
-            changed: f64::from_bits(state.counter("changed")?),
             moved: f64::from_bits(state.counter("moved")?),
             offences: state.counter("offences")?,
             good: state.counter("good")?,
-            losing: state.counter("losing")?,
             pause: state.counter("pause")?,
             is_distrusted: state.counter("distrusted")? > 0,
         })

@@ -11,19 +11,26 @@ const KEEP: f32 = 0.8;
 const SURE: f32 = 3.0;
 /// And the share of neighbours of one class beyond chance.
 const MARGIN: f32 = 0.1;
+/// Neighbours, with a fading past, that can rule correlation out.
+const ENOUGH: f32 = 16.0;
 /// `T`, the temperature of the logits.
 const TEMPERATURE: f64 = 1.5;
 /// `a`, images that every class counts for beside those seen.
 const SMOOTHING: f64 = 0.3;
 /// Rounds of expectation and maximisation.
 const ROUNDS: usize = 20;
+/// As many images back, a prediction counts for 1/e in the classes' shares.
+const FADING: f32 = 500.0;
 /// The fewest images whose classes tell those of the stream.
 const FEWEST: usize = 8;
 
 /// Whether neighbours share their class more often than independent draws would.
+///
+/// Chance is the agreement of the batch's classes with those before it, not with all classes alike: a model that takes
+/// every other image of a new domain for a frog raises no alarm once that domain has been seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Correlation {
-    /// How often each class was predicted, one added.
+    /// How often each class was predicted, one added, with a fading past.
     counts: Vec<f32>,
     /// Equal neighbours beyond those expected, their variance, and all neighbours, each with a fading past.
     sums: [f32; 3],
@@ -47,6 +54,11 @@ impl Correlation {
         pairs > 0.0 && excess > SURE * variance.sqrt() && excess > MARGIN * pairs
     }
 
+    /// Whether enough has been seen to say that it is not.
+    pub(crate) fn is_ruled_out(&self) -> bool {
+        self.sums[2] >= ENOUGH && !self.holds()
+    }
+
     /// The share of neighbours of one class beyond chance: 0 for independent draws, 1 where nothing else comes.
     pub(crate) fn strength(&self) -> f64 {
         let [excess, _, pairs] = self.sums;
@@ -58,7 +70,8 @@ impl Correlation {
     /// Looks at the predicted classes of a batch.
     pub(crate) fn observe(&mut self, predicted: &[usize]) {
         let total: f32 = self.counts.iter().sum();
-        let chance: f32 = self.counts.iter().map(|count| (count / total).powi(2)).sum();
+        let shares = predicted.iter().map(|&class| self.counts[class] / total);
+        let chance = shares.sum::<f32>() / predicted.len().max(1) as f32;
         let before = self.last.checked_sub(1).map(|class| class as usize);
         let classes: Vec<usize> = before.into_iter().chain(predicted.iter().copied()).collect();
         let pairs = (classes.len() - 1) as f32;
@@ -67,6 +80,8 @@ impl Correlation {
         // A single image is a small part of a batch, and fades the past as little.
         let keep = KEEP.powf((predicted.len() as f32 / 50.0).min(1.0));
         self.sums.iter_mut().zip(new).for_each(|(sum, new)| *sum = *sum * keep + new);
+        let fade = (-(predicted.len() as f32) / FADING).exp();
+        self.counts.iter_mut().for_each(|count| *count *= fade);
         predicted.iter().for_each(|&class| self.counts[class] += 1.0);
         self.last = predicted.last().map_or(self.last, |&class| class as u64 + 1);
     }
@@ -166,6 +181,23 @@ mod tests {
             }
             assert!(test.holds(), "{k} classes");
         }
+    }
+
+    #[test]
+    fn a_model_that_falls_for_one_class_in_a_new_domain_is_not_a_run_of_it() {
+        let mut rng = Seed(7).derive("prior", &[]);
+        let mut test = Correlation::new(10);
+        let alarms: Vec<bool> = (0..60)
+            .map(|batch| {
+                let of_one = if batch < 20 { 0.1 } else { 0.45 };
+                let draw = |_| {
+                    if rng.uniform() < of_one { 3 } else { (rng.uniform() * 10.0) as usize }
+                };
+                test.observe(&(0..50).map(draw).collect::<Vec<_>>());
+                test.holds()
+            })
+            .collect();
+        assert!(!alarms[..20].contains(&true) && !alarms[35..].contains(&true), "{alarms:?}");
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Config {
         let (form, first_block, blocks, strength, lr) = if preset.is_cifar() {
             (FormKind::Forward, 0, 6, 0.5, 2e-4)
         } else {
-            (FormKind::Gradient, 3, 4, 0.2, 1e-4)
+            (FormKind::Gradient, 3, 4, 0.4, 1.5e-4)
         };
         Self {
             preset,
@@ -100,7 +100,7 @@ impl Config {
             lr,
             information_weight: 1.0,
             consistency_weight: 1.0,
-            statistic_weight: 1.0,
+            statistic_weight: 3.0,
             pull: 0.01,
             fewest_images: 16,
             joint: true,
