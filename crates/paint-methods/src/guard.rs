@@ -16,8 +16,8 @@
 //!    where it is sure, and all of them where `φ` is large: methods are made for mixed classes, and a model that has
 //!    adapted to one domain may meet another.
 //!
-//! The estimated accuracy of both models (`estimate.rs`) is for the account. It decides nothing: on the embedded model it
-//! took PAINT's gain of twenty points under noise for a loss.
+//! The estimated accuracy of both models (`estimate.rs`) is for the account, and has a say in one question: where most
+//! of what the frozen model is sure of is contradicted, is the adapted model broken, or the frozen one?
 //!
 //! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for such a
 //! method points 1, 3 and 5 are left out.
@@ -128,12 +128,13 @@ impl Guard {
         Ok(Attempt { step, is_learnt: false, acted })
     }
 
-    /// What says that the adapted model is broken.
-    fn harm(&self, frozen: &View, adapted: &View, b: usize) -> Option<Reason> {
+    /// What says that the adapted model is broken. `gains` says whether its estimated accuracy is the greater one.
+    fn harm(&self, [frozen, adapted]: [&View; 2], gains: bool, b: usize) -> Option<Reason> {
         if self.inner.takes_any_stream() {
             return None;
         }
-        if frozen.differs(adapted, self.config.sure).is_some_and(|phi| phi > self.config.broken) {
+        let phi = frozen.differs(adapted, self.config.sure);
+        if !gains && phi.is_some_and(|phi| phi > self.config.broken) {
             return Some(Reason::Differs);
         }
         let collapses = b >= FEW
@@ -195,7 +196,9 @@ impl Guard {
         self.report.estimate = match step {
             None => self.estimate(&features, [&frozen; 2], b)?,
             Some((mut step, adapted)) => {
-                let harm = self.harm(&frozen, &adapted, b);
+                let estimate = self.estimate(&features, [&frozen, &adapted], b)?;
+                let gains = estimate.is_some_and(|[frozen, adapted]| adapted > frozen);
+                let harm = self.harm([&frozen, &adapted], gains, b);
                 let verdict =
                     self.watch.judge(&mut *self.inner, &self.config, (harm, is_learnt))?;
                 acted = acted.or(verdict.acted);
@@ -207,7 +210,7 @@ impl Guard {
                     }
                     answer = Some((step, kept));
                 }
-                self.estimate(&features, [&frozen, &adapted], b)?
+                estimate
             }
         };
         let (mut step, kept) = answer.unwrap_or_else(|| {
@@ -233,7 +236,7 @@ impl Guard {
         }
         let adapted = adapted()?;
         let (source, view) = (View::new(&frozen)?, View::new(&adapted)?);
-        if !view.is_finite() || self.harm(&source, &view, b).is_some() {
+        if !view.is_finite() || self.harm([&source, &view], false, b).is_some() {
             return Ok(frozen);
         }
         Ok(self.protected((&frozen, &source), (&adapted, &view))?.0)

@@ -21,7 +21,7 @@ pub struct Config {
     /// The largest share of images it is sure of that may be given another class in such a batch, before it answers all
     /// of them. Default: 0.15.
     pub differ: f64,
-    /// The largest such share before a step is undone. Default: 0.5.
+    /// The largest such share before a step that raised no estimate is undone. Default: 0.5.
     pub broken: f64,
     /// The largest share of one class, to the frozen model, in a batch that is learnt from. Default: 0.8.
     pub one_class: f64,

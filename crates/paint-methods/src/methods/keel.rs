@@ -33,10 +33,13 @@
 //! Classes that come in runs shift class tokens as a corruption does, and have to be told apart from it.
 //!
 //! 9. Equal neighbours among the predictions are counted against what independent draws would give, with a memory over
-//!    batches: `z > 3`, and a tenth more than by chance. From then on, and before sixteen neighbours have been seen, class
-//!    tokens stay as they are: a stream that begins with one class would be aligned until nothing is left of it;
+//!    batches: `z > 3`, and a tenth more than by chance; or the last hundreds are of few classes, `c < min(K, 8)/2`
+//!    effective ones. From then on, and before sixteen neighbours have been seen (`c = 1`), class tokens stay as they are,
+//!    and the evidence for patches is `e = 0.2/c + 1/n_s`: a stream of one class would be aligned until nothing of the
+//!    class is left;
 //! 10. from then on predictions become `z/T + ln(K π)` with the shares `π` of the classes in the batch by expectation and
-//!     maximisation (Saerens et al. 2002), `T = 1.5`.
+//!     maximisation (Saerens et al. 2002), `T = 1.5`, where those explain the batch better than equal shares do by more than
+//!     chance.
 //!
 //! The gradient form, `form = "gradient"`, leaves all of the above as it is and adds a copy of the network whose first
 //! `trained_blocks` blocks `θ` learn. Losses through aligned tokens collapse: an aligned pass is sure of itself whether it
@@ -90,7 +93,7 @@ use crate::settings::Settings;
 use crate::statistics::SourceStatistics;
 use crate::stream::prior::{self, Correlation};
 use crate::{Error, Result, images};
-use align::{Found, Mode, Reference};
+use align::{Found, Mode, Reach, Reference};
 use batch_norm::Running;
 pub use config::Config;
 use config::{AUTO, FormKind, NONE};
@@ -99,6 +102,8 @@ use memory::Memory;
 use recentre::Recentre;
 
 const NAME: &str = "keel";
+/// At most so much of the variance between images comes with their class; half of it was measured on the embedded model.
+const CLASS_SHARE: f64 = 0.2;
 /// The part of a state that holds the network that learns.
 const LEARNER: &str = "learner";
 
@@ -179,20 +184,30 @@ impl Keel {
         }
     }
 
-    /// Whether class tokens are aligned: not before it is known that classes do not come in runs.
-    fn aligns_cls(&self) -> bool {
-        !self.config.prior || self.correlation.is_ruled_out()
+    /// Whether classes come in runs (Eq. 9).
+    fn in_runs(&self) -> bool {
+        self.config.prior && (self.correlation.holds() || self.correlation.is_concentrated())
+    }
+
+    /// How far tokens are aligned.
+    fn reach(&self) -> Reach {
+        let is_known = self.correlation.is_known();
+        if !self.config.prior || is_known && !self.in_runs() {
+            return Reach::Full;
+        }
+        let classes = if is_known { self.correlation.effective_classes() } else { 1.0 };
+        Reach::Patches { draws: classes / CLASS_SHARE }
     }
 
     /// Predicts a batch and learns from it; weights only where `tunes`.
     fn adapt(&mut self, images: &Tensor, tunes: bool) -> Result<Step> {
-        let correlated = self.config.prior && self.correlation.holds();
-        let align_cls = self.aligns_cls();
+        let correlated = self.in_runs();
+        let reach = self.reach();
         let (model, classes) = (&mut *self.model.0, self.classes.as_deref());
         let mut scalars = Vec::new();
         let logits = match &mut self.form {
             Form::Tokens { reference, memory, gradient } => {
-                let how = (Mode::Learn, align_cls);
+                let how = (Mode::Learn, reach);
                 let embedding = model.embed(images)?;
                 let batch = (&embedding, classes);
                 let (features, Found { domain, weight }) =
@@ -218,7 +233,7 @@ impl Keel {
             return Err(Error::Diverged { what: "a logit", value, step: self.step });
         }
         self.correlation.observe(&logits.argmax()?);
-        let correlated = self.config.prior && self.correlation.holds();
+        let correlated = self.in_runs();
         scalars.push(("correlated", f64::from(u8::from(correlated))));
         let logits = if correlated { prior::corrected(&logits)? } else { logits };
         self.step += 1;
@@ -256,9 +271,9 @@ impl Method for Keel {
         let (model, classes, images) = (&*self.model.0, self.classes.as_deref(), images.detach());
         match &self.form {
             Form::Tokens { reference, memory, gradient } => {
-                let correlated = self.config.prior && self.correlation.holds();
+                let correlated = self.in_runs();
                 let (embedding, mut memory) = (model.embed(&images)?, memory.clone());
-                let (batch, how) = ((&embedding, classes), (Mode::Look, self.aligns_cls()));
+                let (batch, how) = ((&embedding, classes), (Mode::Look, self.reach()));
                 let (features, _) =
                     align::forward(model, reference, &self.config, &mut memory, batch, how)?;
                 match gradient.as_ref().filter(|_| !correlated) {

@@ -11,8 +11,10 @@ const KEEP: f32 = 0.8;
 const SURE: f32 = 3.0;
 /// And the share of neighbours of one class beyond chance.
 const MARGIN: f32 = 0.1;
-/// Neighbours, with a fading past, that can rule correlation out.
+/// Neighbours, with a fading past, that can tell.
 const ENOUGH: f32 = 16.0;
+/// Classes of which half make a mixed stream, however many there are.
+const MANY: usize = 8;
 /// `T`, the temperature of the logits.
 const TEMPERATURE: f64 = 1.5;
 /// `a`, images that every class counts for beside those seen.
@@ -54,17 +56,32 @@ impl Correlation {
         pairs > 0.0 && excess > SURE * variance.sqrt() && excess > MARGIN * pairs
     }
 
-    /// Whether enough has been seen to say that it is not.
-    pub(crate) fn is_ruled_out(&self) -> bool {
-        self.sums[2] >= ENOUGH && !self.holds()
+    /// Whether enough has been seen to tell.
+    pub(crate) fn is_known(&self) -> bool {
+        self.sums[2] >= ENOUGH
+    }
+
+    /// Whether the last hundreds of predictions are of few classes, in whatever order: a run longer than the test's memory.
+    pub(crate) fn is_concentrated(&self) -> bool {
+        self.is_known() && self.effective_classes() < self.classes().min(MANY) as f64 / 2.0
     }
 
     /// The share of neighbours of one class beyond chance: 0 for independent draws, 1 where nothing else comes.
     pub(crate) fn strength(&self) -> f64 {
         let [excess, _, pairs] = self.sums;
-        let total: f32 = self.counts.iter().sum();
-        let chance: f32 = self.counts.iter().map(|count| (count / total).powi(2)).sum();
+        let chance = self.concentration();
         f64::from((excess / (pairs * (1.0 - chance)).max(1.0)).clamp(0.0, 1.0))
+    }
+
+    /// The probability that two predictions of the last hundreds agree.
+    fn concentration(&self) -> f32 {
+        let total: f32 = self.counts.iter().sum();
+        self.counts.iter().map(|count| (count / total).powi(2)).sum()
+    }
+
+    /// As many classes, each as frequent as the others, are as concentrated as the last hundreds of predictions.
+    pub(crate) fn effective_classes(&self) -> f64 {
+        1.0 / f64::from(self.concentration())
     }
 
     /// Looks at the predicted classes of a batch.
@@ -110,13 +127,25 @@ impl Correlation {
     }
 }
 
-/// [`shifted`] by the classes' shares in the batch itself. A batch of fewer than [`FEWEST`] images stays as it is.
+/// [`shifted`] by the classes' shares in the batch itself, where they explain it better than equal shares would by more
+/// than chance: `Σ ln(K Σ_k π_k p_k) > min(K - 1, B)`. A batch of fewer than [`FEWEST`] images stays as it is.
 pub(crate) fn corrected(logits: &Tensor) -> Result<Tensor> {
     let [b, k] = logits.dims2("logits")?;
-    if b < FEWEST {
+    let rows = logits.to_vec()?;
+    let shares = shares(&rows, k);
+    let likelihood = |p: &[f64]| -> f64 { p.iter().zip(&shares).map(|(p, s)| p * s).sum() };
+    let gain: f64 =
+        tempered(&rows, k).chunks_exact(k).map(|p| (k as f64 * likelihood(p)).ln()).sum();
+    if b < FEWEST || gain <= (k - 1).min(b) as f64 {
         return Ok(logits.clone());
     }
-    shifted(logits, &shares(&logits.to_vec()?, k), 1.0)
+    shifted(logits, &shares, 1.0)
+}
+
+/// Probabilities of rows of `k` logits, at the temperature.
+fn tempered(rows: &[f32], k: usize) -> Vec<f64> {
+    let z: Vec<f64> = rows.iter().map(|&z| f64::from(z) / TEMPERATURE).collect();
+    z.chunks_exact(k).flat_map(softmax).collect()
 }
 
 /// `π`, the classes' shares among rows of `k` logits, by expectation and maximisation (Saerens et al. 2002). Equal where
@@ -127,8 +156,7 @@ pub(crate) fn shares(rows: &[f32], k: usize) -> Vec<f64> {
     if count < FEWEST {
         return shares;
     }
-    let z: Vec<f64> = rows.iter().map(|&z| f64::from(z) / TEMPERATURE).collect();
-    let p: Vec<f64> = z.chunks_exact(k).flat_map(softmax).collect();
+    let p = tempered(rows, k);
     for _ in 0..ROUNDS {
         let mut sums = vec![SMOOTHING; k];
         for row in p.chunks_exact(k) {
@@ -205,6 +233,14 @@ mod tests {
         let mut test = Correlation::new(10);
         (0..300).for_each(|i| test.observe(&[i / 100]));
         assert!(test.holds());
+    }
+
+    #[test]
+    fn a_batch_of_mixed_classes_stays_as_it_is() {
+        let row = |i: usize| (0..5).map(move |c| if c == i % 5 { 2.0 } else { 0.0 });
+        let rows: Vec<f32> = (0..30).flat_map(row).collect();
+        let logits = Tensor::from_vec(rows.clone(), [30, 5], &Device::cpu()).unwrap();
+        assert_eq!(corrected(&logits).unwrap().to_vec().unwrap(), rows);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use paint_tensor::{Device, Tensor};
 use super::config::Config;
 use super::domain::{Domain, blend};
 use super::memory::{Keys, Memory};
-use super::transport::{Map, evidence};
+use super::transport::{Counts, Map, evidence};
 use crate::Result;
 use crate::statistics::{BlockStatistics, SourceStatistics, key_of};
 
@@ -57,14 +57,26 @@ pub(super) enum Mode {
     Look,
 }
 
-/// Aligned features of a batch, given as its embedding `[B, N, D]`. `align_cls` says whether class tokens are aligned too.
+/// What is aligned, and on what evidence.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Reach {
+    /// Class tokens and patches, each image a draw of its own.
+    Full,
+    /// Patches, on the evidence of at most so many draws: classes come in runs, or may.
+    Patches {
+        /// The most that count.
+        draws: f64,
+    },
+}
+
+/// Aligned features of a batch, given as its embedding `[B, N, D]`.
 pub(super) fn forward(
     model: &dyn Backbone,
     reference: &Reference,
     config: &Config,
     memory: &mut Memory,
     (embedding, classes): (&Tensor, Option<&[usize]>),
-    (mode, align_cls): (Mode, bool),
+    (mode, reach): (Mode, Reach),
 ) -> Result<(Features, Found)> {
     let keys = RefCell::new(key_of(embedding)?);
     let aligner = Aligner {
@@ -75,7 +87,7 @@ pub(super) fn forward(
         chosen: Cell::new(None),
         weights: RefCell::default(),
         mode,
-        align_cls,
+        reach,
     };
     let request = Request { classes, after_block: Some(&aligner), ..Request::default() };
     let features = model.forward_embedded(embedding, &request)?;
@@ -97,7 +109,7 @@ struct Aligner<'a> {
     /// `w` of each aligned block.
     weights: RefCell<Vec<f64>>,
     mode: Mode,
-    align_cls: bool,
+    reach: Reach,
 }
 
 impl AfterBlock for Aligner<'_> {
@@ -119,7 +131,8 @@ impl AfterBlock for Aligner<'_> {
             (slice, is_aligned) = (Some(aligned), true);
         }
         let cls = tokens.slice(1, 0, 1)?;
-        let moved = if self.align_cls { self.cls(domain, index, &cls)? } else { None };
+        let is_full = self.reach == Reach::Full;
+        let moved = if is_full { self.cls(domain, index, &cls)? } else { None };
         if moved.is_none() && !is_aligned {
             return Ok(tokens);
         }
@@ -244,7 +257,12 @@ impl Aligner<'_> {
             blend(&mut state.mean, mean, rho);
             blend(&mut state.square, square, rho);
             if state.map.as_ref().is_none_or(|map| map.is_stale(seen)) {
-                let counts = (seen, images as f64, statistics.images as f64);
+                let draws = match self.reach {
+                    Reach::Full => images as f64,
+                    Reach::Patches { draws } => draws.min(images as f64),
+                };
+                let counts =
+                    Counts { seen, images: images as f64, draws, clean: statistics.images as f64 };
                 let how = (self.config.strength, self.config.shrinkage);
                 state.map = Some(Map::new(source, (&state.mean, &state.square), counts, how));
             }

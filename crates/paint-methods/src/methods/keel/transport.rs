@@ -34,22 +34,35 @@ pub(super) struct Map {
     pub(super) placed: Option<(Tensor, Tensor)>,
 }
 
+/// What a map rests on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counts {
+    /// Images that the domain has seen.
+    pub(super) seen: u64,
+    /// Those that its statistics remember.
+    pub(super) images: f64,
+    /// Independent draws that those amount to.
+    pub(super) draws: f64,
+    /// Clean images, `n_s`.
+    pub(super) clean: f64,
+}
+
 impl Map {
     /// Whether a domain that has seen `seen` images needs another map than this.
     pub(super) fn is_stale(&self, seen: u64) -> bool {
         seen - self.seen >= REFRESH.min(self.seen)
     }
 
-    /// The map for patches of mean `mean` and second moment `square` around `μ_s`, from `n` images. `strength` is `s`.
+    /// The map for patches of mean `mean` and second moment `square` around `μ_s`. `strength` is `s`.
     pub(super) fn new(
         source: &PatchStatistics,
         (mean, square): (&[f32], &[f32]),
-        (seen, n, n_s): (u64, f64, f64),
+        Counts { seen, images: n, draws, clean }: Counts,
         (strength, shrinkage): (f64, f64),
     ) -> Self {
         let shift: Vec<f64> =
             mean.iter().zip(&source.mean).map(|(m, s)| f64::from(*m) - f64::from(*s)).collect();
-        let weight = strength * evidence(&shift, &source.between, n, n_s);
+        let weight = strength * evidence(&shift, &source.between, draws, clean);
         let (r, p) = (source.rank(), source.project(&shift));
         let turn = if weight > 0.0 {
             let covariance = |at: usize| f64::from(square[at]) - p[at / r] * p[at % r];
