@@ -19,41 +19,35 @@
 
 mod config;
 mod estimate;
+mod judge;
 mod signals;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-use paint_nn::backbone::{Backbone, Features, Request};
+use std::sync::Arc;
+
+use paint_nn::backbone::{Backbone, Features};
 use paint_tensor::Tensor;
 
 pub use crate::report::{Account, Acted, Action, Reason, Report};
 pub use config::Config;
 
 use crate::build_args::BuildArgs;
-use crate::method::{Method, State, Step};
+use crate::method::{Method, Predictor, State, Step};
 use crate::{Error, Result, images, without};
 use estimate::Noise;
+use judge::{FEW, Judge};
 use signals::View;
 use watch::{Seen, Watch};
 
 /// Where the state of a [`Guard`] lies beside that of its method.
 pub(crate) const PART: &str = "guard";
-/// Fewer images than this tell nothing of a model.
-const FEW: usize = 8;
-/// How much of the images that are not of the frozen model's most frequent class the most frequent one may gain, and what
-/// must stay of the entropy of the mean.
-const TOP_GAIN: f64 = 0.5;
-const ENTROPY_LEFT: f64 = 0.7;
-/// The largest `φ` of a method that corrects for runs of one class, and so changes sure predictions too.
-const OWN_DIFFER: f64 = 0.5;
 
 /// A method under guard.
 pub struct Guard {
     inner: Box<dyn Method>,
-    frozen: Box<dyn Backbone>,
-    classes: Option<Vec<usize>>,
-    config: Config,
+    judge: Judge,
     watch: Watch,
     report: Report,
 }
@@ -70,14 +64,8 @@ impl Guard {
     /// Guards `inner`, which was built from the same `args`.
     pub fn new(inner: Box<dyn Method>, args: &BuildArgs<'_>, config: Config) -> Result<Self> {
         config.check()?;
-        let classes = args.classes.map(<[usize]>::to_vec);
-        let (watch, report) = (Watch::default(), Report::default());
-        Ok(Self { inner, frozen: args.frozen_model(), classes, config, watch, report })
-    }
-
-    fn source(&self, images: &Tensor) -> Result<Features> {
-        let request = Request { classes: self.classes.as_deref(), ..Request::default() };
-        Ok(self.frozen.forward(images, &request)?)
+        let judge = Judge::new(args, config, inner.takes_any_stream());
+        Ok(Self { inner, judge, watch: Watch::default(), report: Report::default() })
     }
 
     fn attempt(&mut self, images: &Tensor, frozen: &View, b: usize) -> Result<Attempt> {
@@ -86,8 +74,8 @@ impl Guard {
             let acted = self.watch.wait();
             return Ok(Attempt { step: None, is_learnt: false, acted });
         }
-        let is_mixed = b < FEW || frozen.top <= self.config.one_class;
-        if !is_mixed && !self.inner.takes_any_stream() {
+        let is_mixed = b < FEW || frozen.top <= self.judge.config.one_class;
+        if !is_mixed && !self.judge.is_own {
             return self.unlearnt(images, skip(Reason::NoVariety));
         }
         let before = self.inner.save()?;
@@ -98,7 +86,7 @@ impl Guard {
         let view = View::new(&step.logits)?;
         let reason = if view.is_finite() {
             let moved = watch::distance(&before, &self.inner.save()?)?;
-            self.watch.is_jump(moved, self.config.jump).then_some(Reason::Jump)
+            self.watch.is_jump(moved, self.judge.config.jump).then_some(Reason::Jump)
         } else {
             Some(Reason::NotFinite)
         };
@@ -118,26 +106,6 @@ impl Guard {
         Ok(Attempt { step, is_learnt: false, acted })
     }
 
-    /// What speaks against the adapted model on a batch.
-    fn harm(&self, frozen: &View, adapted: &View, b: usize) -> Option<Reason> {
-        let is_own = self.inner.takes_any_stream();
-        let most = if is_own { OWN_DIFFER } else { self.config.differ };
-        if frozen.differs(adapted, self.config.sure).is_some_and(|phi| phi > most) {
-            return Some(Reason::Differs);
-        }
-        let collapses = b >= FEW
-            && !is_own
-            && adapted.top > frozen.top + TOP_GAIN * (1.0 - frozen.top)
-            && adapted.entropy < ENTROPY_LEFT * frozen.entropy;
-        collapses.then_some(Reason::Collapse)
-    }
-
-    /// The share of images changed where the frozen model is sure; none where the method is free to change them.
-    fn changed(&self, frozen: &View, adapted: &View) -> f64 {
-        let is_own = self.inner.takes_any_stream();
-        if is_own { 0.0 } else { frozen.changed(adapted, self.config.sure) }
-    }
-
     /// The estimated accuracies, where the batch can tell.
     fn estimate(
         &self,
@@ -145,11 +113,12 @@ impl Guard {
         [frozen, adapted]: [&View; 2],
         b: usize,
     ) -> Result<Option<[f64; 2]>> {
-        if b < FEW || frozen.top > self.config.one_class {
+        if b < FEW || frozen.top > self.judge.config.one_class {
             return Ok(None);
         }
-        let noise = Noise::new(&*self.frozen, &features.pooled, self.classes.as_deref())?;
-        let is_own = self.inner.takes_any_stream();
+        let noise =
+            Noise::new(&*self.judge.frozen, &features.pooled, self.judge.classes.as_deref())?;
+        let is_own = self.judge.is_own;
         Ok(noise.map(|noise| {
             let entropy = if is_own { frozen.entropy } else { adapted.entropy };
             let of = |view: &View, entropy| view.accuracy(&noise, entropy, frozen);
@@ -158,7 +127,7 @@ impl Guard {
     }
 
     fn try_step(&mut self, images: &Tensor, b: usize) -> Result<Step> {
-        let features = self.source(images)?;
+        let features = self.judge.source(images)?;
         let frozen = View::new(&features.logits)?;
         let Attempt { step, is_learnt, mut acted } = self.attempt(images, &frozen, b)?;
         let own = |logits| Step { logits, scalars: Vec::new(), prompt: None };
@@ -169,10 +138,11 @@ impl Guard {
             }
             Some((step, adapted)) => {
                 self.report.estimate = self.estimate(&features, [&frozen, &adapted], b)?;
-                let harm = self.harm(&frozen, &adapted, b);
+                let harm = self.judge.harm(&frozen, &adapted, b);
                 let gain = self.report.estimate.map(|[frozen, adapted]| adapted - frozen);
-                let seen = Seen { harm, gain, changed: self.changed(&frozen, &adapted), is_learnt };
-                let verdict = self.watch.judge(&mut *self.inner, &self.config, &seen)?;
+                let seen =
+                    Seen { harm, gain, changed: self.judge.changed(&frozen, &adapted), is_learnt };
+                let verdict = self.watch.judge(&mut *self.inner, &self.judge.config, &seen)?;
                 acted = acted.or(verdict.acted);
                 (verdict.is_trusted && !self.watch.is_fresh()).then_some(step)
             }
@@ -189,38 +159,40 @@ impl Guard {
         }
         Ok(step)
     }
+}
 
-    /// The adapted model's logits, or the frozen one's where something speaks against those.
-    fn answer(&self, images: &Tensor, adapted: impl Fn() -> Result<Tensor>) -> Result<Tensor> {
-        let b = images::check(images, self.frozen.spec())?;
-        let frozen = self.source(&images.detach())?.logits;
-        if !self.watch.is_trusted() {
-            return Ok(frozen);
-        }
-        let adapted = adapted()?;
-        let view = View::new(&adapted)?;
-        let source = View::new(&frozen)?;
-        let is_harm = !view.is_finite()
-            || self.harm(&source, &view, b).is_some()
-            || self.changed(&source, &view) > self.config.changed;
-        Ok(if is_harm { frozen } else { adapted })
+/// One state of a guarded method.
+struct Reader {
+    inner: Arc<dyn Predictor>,
+    judge: Judge,
+    is_trusted: bool,
+}
+
+impl Predictor for Reader {
+    fn logits(&self, images: &Tensor) -> Result<Tensor> {
+        self.judge.answer(images, self.is_trusted, || self.inner.logits(images))
     }
 }
 
 impl Method for Guard {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
-        let b = images::check(images, self.frozen.spec())?;
+        let b = images::check(images, self.judge.frozen.spec())?;
         let (watch, report) = (self.watch.clone(), self.report.clone());
         self.try_step(&images.detach(), b)
             .inspect_err(|_| (self.watch, self.report) = (watch, report))
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        self.answer(images, || self.inner.predict(images))
+        self.judge.answer(images, self.watch.is_trusted(), || self.inner.predict(images))
+    }
+
+    fn predictor(&self) -> Option<Arc<dyn Predictor>> {
+        let (judge, is_trusted) = (self.judge.clone(), self.watch.is_trusted());
+        Some(Arc::new(Reader { inner: self.inner.predictor()?, judge, is_trusted }))
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
-        self.answer(images, || self.inner.probe(images))
+        self.judge.answer(images, self.watch.is_trusted(), || self.inner.probe(images))
     }
 
     fn reset(&mut self) -> Result<()> {

@@ -5,6 +5,8 @@ use paint_rng::Seed;
 use paint_tensor::Device;
 use toml::toml;
 
+use paint_nn::backbone::Request;
+
 use super::*;
 use crate::entry::SourceNeed;
 use crate::{METHODS, by_name, stream, tiny_vit};
