@@ -1,6 +1,7 @@
 //! Streams: what every thread may see of them. The state itself belongs to the thread that learns.
 
 mod id;
+pub(crate) mod kept;
 mod live;
 mod pending;
 mod table;

@@ -15,7 +15,7 @@ use super::job::entropy;
 use crate::fault::Fault;
 use crate::journal::now;
 use crate::looks::Looks;
-use crate::stream::{Live, Point, StreamId};
+use crate::stream::{Live, Point, StreamId, kept};
 use crate::thumbnail;
 
 /// What is kept beside the state.
@@ -32,6 +32,8 @@ pub(super) struct Held {
     pub(super) live: Arc<Live>,
     meta: Meta,
     meta_path: PathBuf,
+    /// Images that wait, while the stream is on the disk.
+    kept_path: PathBuf,
     unsaved: u64,
     since_snapshot: u64,
 }
@@ -63,7 +65,13 @@ impl Held {
             inside.used = Some(Instant::now());
             inside.is_frozen = meta.is_frozen;
         }
-        let mut held = Self { session, live, meta, meta_path, unsaved: 0, since_snapshot: 0 };
+        let kept_path = path.with_extension("pending");
+        let kept = kept::take(&kept_path, shared.model.image_len());
+        if let Some(pixels) = kept.map_err(|error| io("read", &kept_path, &error))? {
+            live.lock().pending.push(shared.model.upload(pixels)?, usize::MAX);
+        }
+        let (unsaved, since_snapshot) = (0, 0);
+        let mut held = Self { session, live, meta, meta_path, kept_path, unsaved, since_snapshot };
         held.publish()?;
         Ok(held)
     }
@@ -183,6 +191,14 @@ impl Held {
         self.session.save()?;
         self.unsaved = 0;
         Ok(())
+    }
+
+    /// Writes the images that wait; the stream must be out of the table, so that no more come.
+    pub(super) fn keep_pending(&mut self) -> Result<(), Fault> {
+        let pending = self.live.lock().pending.take(usize::MAX)?;
+        let Some(pending) = pending else { return Ok(()) };
+        kept::write(&self.kept_path, &pending.to_vec()?)
+            .map_err(|error| io("write", &self.kept_path, &error))
     }
 
     /// Keeps the state as it is now. Says after how many steps.

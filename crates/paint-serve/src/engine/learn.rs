@@ -1,6 +1,6 @@
 //! The thread that owns the states: it takes steps, answers what only it can answer, saves, restores and evicts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -24,14 +24,14 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) struct Learn {
     shared: Arc<Shared>,
     held: BTreeMap<StreamId, Held>,
-    /// Streams on the disk, as far as is known.
-    known: usize,
+    /// Streams that were ever asked for, here or on the disk.
+    known: BTreeSet<StreamId>,
     looked: Instant,
 }
 
 impl Learn {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let known = shared.saved().map_or(0, |saved| saved.len());
+        let known = shared.saved().unwrap_or_default().into_iter().collect();
         Self { shared, held: BTreeMap::new(), known, looked: Instant::now() }
     }
 
@@ -49,11 +49,10 @@ impl Learn {
                 }
             }
         }
-        for (stream, mut held) in std::mem::take(&mut self.held) {
-            if let Err(fault) = held.save() {
+        for stream in self.held.keys().cloned().collect::<Vec<_>>() {
+            if let Err(fault) = self.release(&stream) {
                 log("error", "save", &json!({ "stream": stream, "error": format!("{fault:?}") }));
             }
-            self.shared.table.remove(&stream);
         }
     }
 
@@ -98,14 +97,14 @@ impl Learn {
         if !self.held.contains_key(id) {
             let is_saved = self.shared.path(id).exists();
             let most = self.shared.options.limits.streams;
-            if !is_saved && self.known >= most {
+            if !self.known.contains(id) && self.known.len() >= most {
                 return Err(Fault::Busy(format!(
                     "streams: expected at most {most}, found one more: {id}"
                 )));
             }
             let held = Held::open(&self.shared, id)?;
             let step = held.session.batches_seen();
-            self.known += usize::from(!is_saved);
+            self.known.insert(id.clone());
             let how = if is_saved { "restore" } else { "begin" };
             self.shared.journal.audit(id.as_str(), how, "asked for", step);
             self.shared.table.insert(Arc::clone(&held.live));
@@ -126,17 +125,23 @@ impl Learn {
         Ok(())
     }
 
-    /// Moves a stream to the disk.
+    /// Moves a stream to the disk, on record.
     fn evict(&mut self, id: &StreamId, why: &str) -> Result<(), Fault> {
-        if let Some(held) = self.held.get_mut(id) {
-            held.save()?;
-            let step = held.session.batches_seen();
-            self.shared.table.remove(id);
-            self.held.remove(id);
-            self.shared.metrics.evictions.add(1);
-            self.shared.journal.audit(id.as_str(), "evict", why, step);
-        }
+        let Some(step) = self.release(id)? else { return Ok(()) };
+        self.shared.metrics.evictions.add(1);
+        self.shared.journal.audit(id.as_str(), "evict", why, step);
         Ok(())
+    }
+
+    /// Saves a stream and lets go of it. Says after how many steps; one that cannot be saved stays.
+    fn release(&mut self, id: &StreamId) -> Result<Option<u64>, Fault> {
+        let Some(held) = self.held.get_mut(id) else { return Ok(None) };
+        held.save()?;
+        self.shared.table.remove(id);
+        let kept = held.keep_pending();
+        let step = held.session.batches_seen();
+        self.held.remove(id);
+        kept.map(|()| Some(step))
     }
 
     fn infer(&mut self, job: Job) {

@@ -9,13 +9,15 @@ use axum::routing::get;
 
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
+const PICTURE: &str = "image/svg+xml";
 const STYLE: &str = "text/css; charset=utf-8";
 
 /// Address, kind and content.
-const FILES: [(&str, &str, &str); 6] = [
+const FILES: [(&str, &str, &str); 7] = [
     ("/", HTML, include_str!("../../page/index.html")),
     ("/app.js", SCRIPT, include_str!("../../page/app.js")),
     ("/charts.js", SCRIPT, include_str!("../../page/charts.js")),
+    ("/icon.svg", PICTURE, include_str!("../../page/icon.svg")),
     ("/style.css", STYLE, include_str!("../../page/style.css")),
     ("/uplot.js", SCRIPT, include_str!("../../page/uplot/uPlot.iife.min.js")),
     ("/uplot.css", STYLE, include_str!("../../page/uplot/uPlot.min.css")),

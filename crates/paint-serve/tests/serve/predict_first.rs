@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use crate::support::{eventually, get, infer, logits, parameter, pixels, start};
+use crate::support::{
+    Running, eventually, get, infer, logits, parameter, pixels, start, start_with,
+};
+use crate::tiny;
 
 #[test]
 fn images_are_answered_at_once_and_learnt_from_in_batches() {
@@ -32,6 +35,31 @@ fn images_are_answered_at_once_and_learnt_from_in_batches() {
     let restored = infer(&server, &look, &json!({ "adapt": false }));
     assert_eq!(parameter(&restored, "step"), 1);
     assert_eq!(logits(&restored), learnt);
+}
+
+#[test]
+fn images_that_wait_outlast_an_eviction_and_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let weights = tiny::config("tent", folder.path());
+    let serve = || {
+        start_with(weights.clone(), &state, |options| {
+            options.batch = 8;
+            options.stream_memory = 1;
+        })
+    };
+    let send = |server: &Running, id: &str, count: usize| {
+        infer(server, &pixels(0, count), &json!({ "sequence_id": id }))
+    };
+    let server = serve();
+    send(&server, "a", 3);
+    send(&server, "b", 1);
+    eventually("an eviction", || state.join("a.pending").exists());
+    send(&server, "a", 3);
+    server.stop();
+    let server = serve();
+    assert_eq!(parameter(&send(&server, "a", 2), "step"), 0);
+    eventually("a step on 3 + 3 + 2 images", || parameter(&send(&server, "a", 1), "step") == 1);
 }
 
 #[test]
