@@ -30,7 +30,8 @@ impl Served {
                 "--no-guard",
                 "--no-stream",
             ])
-            .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state"])
+            .args(["--checkpoint-every", "1", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .arg("--state")
             .arg(state)
             .stderr(Stdio::piped())
             .spawn()

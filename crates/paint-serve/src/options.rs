@@ -113,7 +113,7 @@ impl Options {
             mode: Mode::default(),
             batch: 50,
             max_delay: None,
-            checkpoint_every: 1,
+            checkpoint_every: 10,
             snapshot_every: 50,
             snapshots: 5,
             stream_memory: 1 << 30,

@@ -71,7 +71,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS")]
     max_delay: Option<f64>,
     /// Save a stream every N steps; a crash loses at most N
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     checkpoint_every: u64,
     /// Keep a snapshot of a stream every N steps; 0 keeps them on request only
     #[arg(long, value_name = "N", default_value_t = 50)]

@@ -53,6 +53,7 @@ fn hash(logits: &[f32]) -> String {
 
 fn adapt_first(options: &mut Options) {
     options.mode = Mode::AdaptFirst;
+    options.checkpoint_every = 1;
 }
 
 fn send(server: &Running, batch: &[u8], step: usize) -> Vec<f32> {
@@ -141,4 +142,18 @@ fn a_sequence_begins_anew_and_ends_on_the_disk() {
     });
     // Its end is no loss.
     assert_eq!(parameter(&ask(false, false), "step"), 3);
+}
+
+#[test]
+fn two_servers_on_one_folder_never_adapt_a_stream_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let config = tiny::config("tent", folder.path());
+    let [one, two] = [0, 1].map(|_| start_with(config.clone(), &state, adapt_first));
+    send(&one, &pixels(0, 8), 0);
+    let refused = infer(&two, &pixels(0, 8), &json!({ "sequence_id": "cam" }));
+    assert_eq!(refused.status, 409, "{}", refused.error());
+    assert_eq!(infer(&two, &pixels(0, 8), &json!({ "sequence_id": "other" })).status, 200);
+    one.stop();
+    send(&two, &pixels(8, 8), 1);
 }
