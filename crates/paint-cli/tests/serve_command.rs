@@ -110,7 +110,7 @@ fn a_killed_server_continues_with_the_same_bits() {
 fn what_cannot_be_served_is_refused_before_anything_is_opened() {
     for (flags, status, why) in [
         (&["--demo", "--listen", "0.0.0.0:0"][..], 2, "--token-file"),
-        (&["--replay", "--weights", "x"], 2, "--demo"),
+        (&["--replay", "--weights", "x"], 2, "--weights"),
         (&["--demo", "--max-queue", "10"], 2, "queue"),
         (&["--demo", "--method", "none"], 2, "none"),
         (&["--demo", "--admin", "192.0.2.1:1", "--insecure"], 1, "192.0.2.1:1"),

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "weights")]
     demo: bool,
     /// Play a drifting stream of embedded images at the server, so that the page has something to show
-    #[arg(long, requires = "demo")]
+    #[arg(long, requires = "demo", conflicts_with = "weights")]
     replay: bool,
     /// Images per second of --replay
     #[arg(long, value_name = "N", default_value_t = 100.0, requires = "replay")]
