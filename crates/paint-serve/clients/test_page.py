@@ -65,7 +65,7 @@ class Page(unittest.TestCase):
                 break
             except Exception:  # the server may still be starting
                 page.wait_for_timeout(100)
-        page.wait_for_function("document.querySelectorAll('#conditions tr').length > 0", timeout=PATIENCE)
+        page.wait_for_selector("#conditions tr", timeout=PATIENCE)
         return page
 
     def shoot(self, page, name):
@@ -75,11 +75,19 @@ class Page(unittest.TestCase):
     def test_a_stream_drifts_and_is_rolled_back(self):
         page = self.open(1240, "light")
         steps = lambda: int(page.inner_text("#steps").replace(",", ""))
-        page.wait_for_function("+document.getElementById('steps').textContent >= 3", timeout=PATIENCE)
+
+        def wait_for(least):
+            for _ in range(PATIENCE // 200):
+                if steps() >= least:
+                    return
+                page.wait_for_timeout(200)
+            self.fail(f"expected {least} steps, found {steps()}")
+
+        wait_for(3)
         page.click("#snapshot")
         expect(page.locator("#said")).to_contain_text("snapshot: now at step", timeout=PATIENCE)
         kept = int(page.inner_text("#said").split("step ")[1].split(",")[0])
-        page.wait_for_function("+document.getElementById('steps').textContent.replace(',', '') >= %d" % (kept + 2), timeout=PATIENCE)
+        wait_for(kept + 2)
         page.click("#freeze")
         expect(page.locator("#state")).to_have_text("frozen", timeout=PATIENCE)
         frozen = steps()

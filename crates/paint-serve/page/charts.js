@@ -3,6 +3,8 @@
 
 const PALETTE = ['#e4572e', '#2e86ab', '#3fa34d', '#8e5ea2', '#d4a017', '#17a2a2', '#c2477f', '#6c7a89', '#7f9c1d', '#5563de'];
 
+const STRIP = 78;
+
 /** The colour of a condition, the same in strip and table. */
 function colourOf(condition) {
   return PALETTE[condition % PALETTE.length];
@@ -23,30 +25,33 @@ class Timeline {
   build() {
     const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
     const line = (label, colour, more) => ({ label, stroke: css(colour), width: 2, points: { show: false }, spanGaps: true, ...more });
-    const axis = { stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { show: false } };
+    const axis = { stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { show: false }, font: '12px system-ui, sans-serif' };
+    const clock = t => new Date(1000 * t).toLocaleTimeString([], { hour12: false });
+    const silent = { ...axis, size: 6, values: () => [] };
+    const time = { value: (_, t) => t == null ? '–' : clock(t), label: 'time' };
     const percent = v => v == null ? '–' : (100 * v).toFixed(1) + ' %';
     const share = v => v == null ? '–' : v.toFixed(2);
     const base = { width: this.width(), cursor: { sync: { key: 'time' }, drag: { x: false, y: false } }, padding: [8, 12, 0, 0] };
     const y = format => ({ ...axis, size: 54, values: (_, ticks) => ticks.map(format) });
     this.destroy();
     this.accuracy = new uPlot({
-      ...base, height: 220, title: 'Accuracy (estimate)',
+      ...base, height: 200, title: 'Accuracy (estimate)',
       scales: { y: { range: (_, low, high) => [Math.max(0, (low ?? 0) - .05), Math.min(1, (high ?? 1) + .05)] } },
-      axes: [axis, y(v => Math.round(100 * v) + ' %')],
-      series: [{}, line('adapted (estimate)', '--accent', { value: (_, v) => percent(v) }),
+      axes: [silent, y(v => Math.round(100 * v) + ' %')],
+      series: [time, line('adapted (estimate)', '--accent', { value: (_, v) => percent(v) }),
         line('frozen (estimate)', '--second', { dash: [6, 4], value: (_, v) => percent(v) })],
     }, this.columns('estimate_adapted', 'estimate_frozen'), this.boxes.accuracy);
     this.likeness = new uPlot({
-      ...base, height: 170, title: 'Likeness and entropy',
+      ...base, height: 150, title: 'Likeness and entropy',
       scales: { y: { range: [0, 1] } },
-      axes: [axis, y(share)],
-      series: [{}, line('likeness', '--third', { value: (_, v) => share(v) }),
+      axes: [silent, y(share)],
+      series: [time, line('likeness', '--third', { value: (_, v) => share(v) }),
         line('entropy', '--fourth', { value: (_, v) => share(v) })],
     }, this.columns('reliability', 'entropy'), this.boxes.likeness);
     this.strip = new uPlot({
-      ...base, height: 74, legend: { show: false },
+      ...base, height: STRIP, legend: { show: false },
       scales: { y: { range: [0, 1] } },
-      axes: [{ ...axis, grid: { show: false } }, { ...axis, size: 54, grid: { show: false }, values: () => [] }],
+      axes: [{ ...axis, size: 26, space: 80, grid: { show: false }, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 54, grid: { show: false }, values: () => [] }],
       series: [{}, { show: false }],
       hooks: { draw: [u => this.paint(u, css('--ink'), css('--bad'))] },
     }, this.columns('entropy'), this.boxes.strip);
@@ -99,7 +104,7 @@ class Timeline {
 
   resize() {
     const width = this.width();
-    for (const [chart, height] of [[this.accuracy, 220], [this.likeness, 170], [this.strip, 74]]) {
+    for (const [chart, height] of [[this.accuracy, 200], [this.likeness, 150], [this.strip, STRIP]]) {
       if (chart.width !== width) chart.setSize({ width, height });
     }
   }

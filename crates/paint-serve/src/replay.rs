@@ -23,7 +23,7 @@ const WORLD: [Option<&str>; 6] = [
     Some("contrast"),
 ];
 /// Images of one condition.
-const VISIT: usize = 400;
+const VISIT: usize = 200;
 const SEVERITY: u8 = 4;
 /// Images of a request.
 const BATCH: usize = 10;
