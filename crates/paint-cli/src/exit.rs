@@ -67,6 +67,7 @@ fn is_wrong_request(cause: &(dyn Error + 'static)) -> bool {
     }
     asked!(
         paint_run::Error,
+        paint_serve::Error,
         paint_train::Error,
         paint_methods::Error,
         paint_data::Error,

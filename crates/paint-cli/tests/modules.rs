@@ -138,9 +138,15 @@ fn edges(name: &str) -> Edges {
 
 #[test]
 fn no_module_uses_itself_through_others() {
-    for name in
-        ["paint-data", "paint-nn", "paint-methods", "paint-train", "paint-run", "paint-bench"]
-    {
+    for name in [
+        "paint-data",
+        "paint-nn",
+        "paint-methods",
+        "paint-train",
+        "paint-run",
+        "paint-serve",
+        "paint-bench",
+    ] {
         assert_eq!(cycle(&edges(name)), None, "{name}");
     }
 }

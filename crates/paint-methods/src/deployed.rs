@@ -1,15 +1,17 @@
 //! What the baselines share as methods: a batch is checked first, a step that fails is undone, and a reset restores the
 //! method as it was deployed.
 
+use std::sync::Arc;
+
 use paint_nn::backbone::Backbone;
 use paint_tensor::Tensor;
 
 use crate::learner::Learner;
-use crate::method::{Method, State, Step};
+use crate::method::{Method, Predictor, State, Step};
 use crate::{Result, images};
 
 /// What distinguishes one baseline from another. A clone is a snapshot.
-pub(crate) trait Adapt: Clone + Send {
+pub(crate) trait Adapt: Clone + Send + Sync + 'static {
     /// The network that learns.
     fn learner(&self) -> &Learner;
 
@@ -71,6 +73,20 @@ impl<A: Adapt> Deployed<A> {
     }
 }
 
+/// One state of a method.
+struct Reader<A>(A);
+
+impl<A: Adapt> Predictor for Reader<A> {
+    fn logits(&self, images: &Tensor) -> Result<Tensor> {
+        checked(&self.0, images)
+    }
+}
+
+fn checked<A: Adapt>(method: &A, images: &Tensor) -> Result<Tensor> {
+    images::check(images, method.learner().spec())?;
+    method.predict(&images.detach())
+}
+
 impl<A: Adapt> Method for Deployed<A> {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
         images::check(images, self.current.learner().spec())?;
@@ -79,8 +95,11 @@ impl<A: Adapt> Method for Deployed<A> {
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        images::check(images, self.current.learner().spec())?;
-        self.current.predict(&images.detach())
+        checked(&self.current, images)
+    }
+
+    fn predictor(&self) -> Option<Arc<dyn Predictor>> {
+        Some(Arc::new(Reader(self.current.clone())))
     }
 
     fn reset(&mut self) -> Result<()> {

@@ -24,48 +24,39 @@
 
 mod config;
 mod estimate;
+mod judge;
 mod signals;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-use paint_nn::backbone::{Backbone, Features, Request};
+use std::sync::Arc;
+
+use paint_nn::backbone::{Backbone, Features};
 use paint_tensor::Tensor;
 
 pub use crate::report::{Account, Acted, Action, Reason, Report};
 pub use config::Config;
 
 use crate::build_args::BuildArgs;
-use crate::method::{Method, State, Step};
+use crate::method::{Method, Predictor, State, Step};
 use crate::stream::prior::Correlation;
 use crate::{Error, Result, images, without};
 use estimate::Noise;
+use judge::{FEW, Judge};
 use signals::View;
 use watch::Watch;
 
 /// Where the state of a [`Guard`] lies beside that of its method.
 pub(crate) const PART: &str = "guard";
-/// Fewer images than this tell nothing of a model.
-const FEW: usize = 8;
-/// How much of the images that are not of the frozen model's most frequent class the most frequent one may gain, and what
-/// must stay of the entropy of the mean.
-const TOP_GAIN: f64 = 0.5;
-const ENTROPY_LEFT: f64 = 0.7;
 
 /// A method under guard.
 pub struct Guard {
     inner: Box<dyn Method>,
-    frozen: Box<dyn Backbone>,
-    classes: Option<Vec<usize>>,
-    config: Config,
+    judge: Judge,
     watch: Watch,
-    /// Of the frozen model's predictions.
-    runs: Correlation,
     report: Report,
 }
-
-/// Logits, and how many rows are the frozen model's.
-type Protected = (Tensor, usize);
 
 /// What became of the method's own step.
 struct Attempt {
@@ -79,15 +70,8 @@ impl Guard {
     /// Guards `inner`, which was built from the same `args`.
     pub fn new(inner: Box<dyn Method>, args: &BuildArgs<'_>, config: Config) -> Result<Self> {
         config.check()?;
-        let classes = args.classes.map(<[usize]>::to_vec);
-        let (watch, report) = (Watch::default(), Report::default());
-        let runs = Correlation::new(args.num_classes());
-        Ok(Self { inner, frozen: args.frozen_model(), classes, config, watch, runs, report })
-    }
-
-    fn source(&self, images: &Tensor) -> Result<Features> {
-        let request = Request { classes: self.classes.as_deref(), ..Request::default() };
-        Ok(self.frozen.forward(images, &request)?)
+        let judge = Judge::new(args, config, inner.takes_any_stream());
+        Ok(Self { inner, judge, watch: Watch::default(), report: Report::default() })
     }
 
     fn attempt(&mut self, images: &Tensor, frozen: &View, b: usize) -> Result<Attempt> {
@@ -96,8 +80,8 @@ impl Guard {
             let acted = self.watch.wait();
             return Ok(Attempt { step: None, is_learnt: false, acted });
         }
-        let is_mixed = b < FEW || frozen.top <= self.config.one_class;
-        if !is_mixed && !self.inner.takes_any_stream() {
+        let is_mixed = b < FEW || frozen.top <= self.judge.config.one_class;
+        if !is_mixed && !self.judge.is_own {
             return self.unlearnt(images, skip(Reason::NoVariety));
         }
         let before = self.inner.save()?;
@@ -108,7 +92,7 @@ impl Guard {
         let view = View::new(&step.logits)?;
         let reason = if view.is_finite() {
             let moved = watch::distance(&before, &self.inner.save()?)?;
-            self.watch.is_jump(moved, self.config.jump).then_some(Reason::Jump)
+            self.watch.is_jump(moved, self.judge.config.jump).then_some(Reason::Jump)
         } else {
             Some(Reason::NotFinite)
         };
@@ -128,46 +112,6 @@ impl Guard {
         Ok(Attempt { step, is_learnt: false, acted })
     }
 
-    /// What says that the adapted model is broken. `gains` says whether its estimated accuracy is the greater one.
-    fn harm(&self, [frozen, adapted]: [&View; 2], gains: bool, b: usize) -> Option<Reason> {
-        if self.inner.takes_any_stream() {
-            return None;
-        }
-        let phi = frozen.differs(adapted, self.config.sure);
-        if !gains && phi.is_some_and(|phi| phi > self.config.broken) {
-            return Some(Reason::Differs);
-        }
-        let collapses = b >= FEW
-            && adapted.top > frozen.top + TOP_GAIN * (1.0 - frozen.top)
-            && adapted.entropy < ENTROPY_LEFT * frozen.entropy;
-        collapses.then_some(Reason::Collapse)
-    }
-
-    /// The adapted model's logits, with the frozen one's where those stand, and how many do.
-    fn protected(&self, frozen: (&Tensor, &View), adapted: (&Tensor, &View)) -> Result<Protected> {
-        let ((frozen, ours), (adapted, theirs)) = (frozen, adapted);
-        let Config { sure, sure_in_runs, differ, .. } = self.config;
-        let [b, c] = frozen.dims2("logits")?;
-        if self.inner.takes_any_stream() {
-            return Ok((adapted.clone(), 0));
-        }
-        if ours.differs(theirs, sure).is_some_and(|phi| phi > differ) {
-            return Ok((frozen.clone(), b));
-        }
-        let sure = if self.runs.holds() { sure_in_runs } else { sure };
-        let stands = ours.contradicted(theirs, sure);
-        let count = stands.iter().filter(|stands| **stands).count();
-        if count == 0 {
-            return Ok((adapted.clone(), 0));
-        }
-        let (source, mut rows) = (frozen.to_vec()?, adapted.to_vec()?);
-        let pairs = rows.chunks_exact_mut(c).zip(source.chunks_exact(c)).zip(stands);
-        pairs.filter(|(_, stands)| *stands).for_each(|((row, frozen), _)| {
-            row.copy_from_slice(frozen);
-        });
-        Ok((Tensor::from_vec(rows, [b, c], adapted.device())?, count))
-    }
-
     /// The estimated accuracies, where the batch can tell.
     fn estimate(
         &self,
@@ -175,11 +119,12 @@ impl Guard {
         [frozen, adapted]: [&View; 2],
         b: usize,
     ) -> Result<Option<[f64; 2]>> {
-        if b < FEW || frozen.top > self.config.one_class {
+        if b < FEW || frozen.top > self.judge.config.one_class {
             return Ok(None);
         }
-        let noise = Noise::new(&*self.frozen, &features.pooled, self.classes.as_deref())?;
-        let is_own = self.inner.takes_any_stream();
+        let noise =
+            Noise::new(&*self.judge.frozen, &features.pooled, self.judge.classes.as_deref())?;
+        let is_own = self.judge.is_own;
         Ok(noise.map(|noise| {
             let entropy = if is_own { frozen.entropy } else { adapted.entropy };
             let of = |view: &View, entropy| view.accuracy(&noise, entropy, frozen);
@@ -188,9 +133,9 @@ impl Guard {
     }
 
     fn try_step(&mut self, images: &Tensor, b: usize) -> Result<Step> {
-        let features = self.source(images)?;
+        let features = self.judge.source(images)?;
         let frozen = View::new(&features.logits)?;
-        self.runs.observe(frozen.predicted());
+        self.judge.runs.observe(frozen.predicted());
         let Attempt { step, is_learnt, mut acted } = self.attempt(images, &frozen, b)?;
         let mut answer = None;
         self.report.estimate = match step {
@@ -198,15 +143,15 @@ impl Guard {
             Some((mut step, adapted)) => {
                 let estimate = self.estimate(&features, [&frozen, &adapted], b)?;
                 let gains = estimate.is_some_and(|[frozen, adapted]| adapted > frozen);
-                let harm = self.harm([&frozen, &adapted], gains, b);
+                let harm = self.judge.harm([&frozen, &adapted], gains, b);
                 let verdict =
-                    self.watch.judge(&mut *self.inner, &self.config, (harm, is_learnt))?;
+                    self.watch.judge(&mut *self.inner, &self.judge.config, (harm, is_learnt))?;
                 acted = acted.or(verdict.acted);
                 if verdict.is_trusted && !self.watch.is_fresh() {
                     let mut kept = 0;
-                    if self.runs.holds() {
+                    if self.judge.runs.holds() {
                         let both = ((&features.logits, &frozen), (&step.logits, &adapted));
-                        (step.logits, kept) = self.protected(both.0, both.1)?;
+                        (step.logits, kept) = self.judge.protected(both.0, both.1)?;
                     }
                     answer = Some((step, kept));
                 }
@@ -226,43 +171,47 @@ impl Guard {
         }
         Ok(step)
     }
+}
 
-    /// The adapted model's logits, or the frozen one's where those stand.
-    fn answer(&self, images: &Tensor, adapted: impl Fn() -> Result<Tensor>) -> Result<Tensor> {
-        let b = images::check(images, self.frozen.spec())?;
-        let frozen = self.source(&images.detach())?.logits;
-        if !self.watch.is_trusted() {
-            return Ok(frozen);
-        }
-        let adapted = adapted()?;
-        let (source, view) = (View::new(&frozen)?, View::new(&adapted)?);
-        if !view.is_finite() || self.harm([&source, &view], false, b).is_some() {
-            return Ok(frozen);
-        }
-        Ok(self.protected((&frozen, &source), (&adapted, &view))?.0)
+/// One state of a guarded method.
+struct Reader {
+    inner: Arc<dyn Predictor>,
+    judge: Judge,
+    is_trusted: bool,
+}
+
+impl Predictor for Reader {
+    fn logits(&self, images: &Tensor) -> Result<Tensor> {
+        self.judge.answer(images, self.is_trusted, || self.inner.logits(images))
     }
 }
 
 impl Method for Guard {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
-        let b = images::check(images, self.frozen.spec())?;
-        let (watch, runs, report) = (self.watch.clone(), self.runs.clone(), self.report.clone());
+        let b = images::check(images, self.judge.frozen.spec())?;
+        let runs = self.judge.runs.clone();
+        let (watch, report) = (self.watch.clone(), self.report.clone());
         self.try_step(&images.detach(), b)
-            .inspect_err(|_| (self.watch, self.runs, self.report) = (watch, runs, report))
+            .inspect_err(|_| (self.watch, self.judge.runs, self.report) = (watch, runs, report))
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        self.answer(images, || self.inner.predict(images))
+        self.judge.answer(images, self.watch.is_trusted(), || self.inner.predict(images))
+    }
+
+    fn predictor(&self) -> Option<Arc<dyn Predictor>> {
+        let (judge, is_trusted) = (self.judge.clone(), self.watch.is_trusted());
+        Some(Arc::new(Reader { inner: self.inner.predictor()?, judge, is_trusted }))
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
-        self.answer(images, || self.inner.probe(images))
+        self.judge.answer(images, self.watch.is_trusted(), || self.inner.probe(images))
     }
 
     fn reset(&mut self) -> Result<()> {
         self.inner.reset()?;
         (self.watch, self.report) = (Watch::default(), Report::default());
-        self.runs = Correlation::new(self.runs.classes());
+        self.judge.runs = Correlation::new(self.judge.runs.classes());
         Ok(())
     }
 
@@ -270,7 +219,7 @@ impl Method for Guard {
         let mut state = self.inner.save()?;
         let mut part = self.watch.save();
         part.nest("account", self.report.account.save());
-        part.nest("runs", self.runs.save()?);
+        part.nest("runs", self.judge.runs.save()?);
         state.nest(PART, part);
         Ok(state)
     }
@@ -278,7 +227,7 @@ impl Method for Guard {
     /// A state that was saved without a guard begins an empty account.
     fn load(&mut self, state: &State) -> Result<()> {
         let part = state.part(PART);
-        let classes = self.runs.classes();
+        let classes = self.judge.runs.classes();
         let (watch, account, runs) = if part.counters.is_empty() {
             (Watch::default(), Account::default(), Correlation::new(classes))
         } else {
@@ -286,7 +235,7 @@ impl Method for Guard {
             (Watch::load(&part)?, account, Correlation::load(&part.part("runs"), classes)?)
         };
         self.inner.load(&without(state, PART))?;
-        (self.watch, self.runs) = (watch, runs);
+        (self.watch, self.judge.runs) = (watch, runs);
         self.report = Report { account, ..Report::default() };
         Ok(())
     }

@@ -60,7 +60,7 @@ pub use build_args::BuildArgs;
 pub use entry::{Build, MethodEntry, Networks, PRESET, Presets, Resolve, SourceNeed};
 pub use error::{Error, Result};
 use method::without;
-pub use method::{Method, PromptUse, State, Step};
+pub use method::{Method, Predictor, PromptUse, State, Step};
 pub use methods::{METHODS, configs, paint};
 pub use preset_values::PresetValue;
 pub use registry::{Registry, by_name};

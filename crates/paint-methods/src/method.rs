@@ -1,5 +1,7 @@
 //! The trait that every method implements, and the result of one batch.
 
+use std::sync::Arc;
+
 pub use paint_nn::state::State;
 
 use paint_nn::backbone::Backbone;
@@ -33,6 +35,12 @@ pub struct PromptUse {
     pub reliability: Option<f32>,
 }
 
+/// Predicts with the state that a method had when it was asked for this, while the method takes its next steps.
+pub trait Predictor: Send + Sync {
+    /// `[B, C]` logits, as [`Method::predict`] gave them then.
+    fn logits(&self, images: &Tensor) -> Result<Tensor>;
+}
+
 /// A method of test-time adaptation. Images are `[B, 3, H, W]` with values in [0, 1]; the model normalises them itself.
 pub trait Method: Send {
     /// Adapts to a batch and predicts it. After an error the state is what it was before.
@@ -43,6 +51,10 @@ pub trait Method: Send {
     /// allocate for such a domain is allocated for this call only.
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
         self.predict(images)
+    }
+    /// What predicts with the present state while the next steps run; none if a prediction has to wait for them.
+    fn predictor(&self) -> Option<Arc<dyn Predictor>> {
+        None
     }
     /// Back to the source model, bit for bit.
     fn reset(&mut self) -> Result<()>;

@@ -21,13 +21,14 @@ pub(crate) mod prior;
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use paint_nn::backbone::{Backbone, Spec};
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::build_args::BuildArgs;
-use crate::method::{Method, State, Step};
+use crate::method::{Method, Predictor, State, Step};
 use crate::report::Report;
 use crate::{Error, Result, images, without};
 use memory::Memory;
@@ -212,6 +213,10 @@ impl Method for Stream {
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
         self.inner.predict(images)
+    }
+
+    fn predictor(&self) -> Option<Arc<dyn Predictor>> {
+        self.inner.predictor()
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {

@@ -6,9 +6,11 @@
 mod outside;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use paint_methods::{
-    BuildArgs, Error, METHODS, Method, MethodEntry, Registry, SourceData, SourceNeed, State,
+    BuildArgs, Error, METHODS, Method, MethodEntry, Predictor, Registry, SourceData, SourceNeed,
+    State,
 };
 use paint_nn::backbone::vit::{Vit, VitConfig};
 use paint_nn::backbone::{Backbone as _, BuildOptions, Weights};
@@ -269,6 +271,28 @@ fn predicting_leaves_the_state_untouched() {
         let second = method.predict(&images(9, 4)).unwrap();
         assert_eq!(bits(&first), bits(&second), "{} {settings}", entry.name);
         assert_eq!(state_bits(&method.save().unwrap()), before, "{} {settings}", entry.name);
+    });
+}
+
+#[test]
+fn a_predictor_keeps_the_state_that_it_was_made_in() {
+    fn predictor(method: &dyn Method) -> Arc<dyn Predictor> {
+        method.predictor().unwrap()
+    }
+    for_each(|entry, settings| {
+        if Registry::default().find(entry.name).is_err() {
+            return;
+        }
+        let mut method = build(entry, settings, 1);
+        steps(method.as_mut(), &[0, 1]);
+        let (expected, reader) = (method.predict(&images(9, 4)).unwrap(), predictor(&*method));
+        steps(method.as_mut(), &[2, 3]);
+        let found = std::thread::scope(|scope| {
+            scope.spawn(|| reader.logits(&images(9, 4)).unwrap()).join().unwrap()
+        });
+        assert_eq!(bits(&found), bits(&expected), "{} {settings}", entry.name);
+        let (now, found) = (method.predict(&images(9, 4)).unwrap(), predictor(&*method));
+        assert_eq!(bits(&found.logits(&images(9, 4)).unwrap()), bits(&now), "{settings}");
     });
 }
 

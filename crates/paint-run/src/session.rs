@@ -30,6 +30,7 @@ mod reading;
 mod store;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use paint_data::Image;
@@ -50,7 +51,7 @@ use crate::{Error, Result, fit};
 
 /// A method at work.
 pub struct Session {
-    deployment: Deployment,
+    deployment: Arc<Deployment>,
     method: Box<dyn Method>,
     image_fit: ImageFit,
     class_names: Vec<String>,
@@ -88,7 +89,9 @@ pub struct Adapted {
 
 impl Session {
     /// A session with a fresh method, which may take its time: some train on source images first.
-    pub fn new(deployment: Deployment) -> Result<Self> {
+    /// Several sessions may share one deployment.
+    pub fn new(deployment: impl Into<Arc<Deployment>>) -> Result<Self> {
+        let deployment = deployment.into();
         let config = &deployment.config.model;
         Ok(Self {
             method: deployment.method()?,
@@ -111,10 +114,11 @@ impl Session {
     /// batches; 0 leaves that to [`Self::save`]. Before anything takes its time, the file is claimed and read: another process
     /// that uses it, a place that cannot be written, damage, and a state of other weights or another method are errors.
     pub fn with_state(
-        deployment: Deployment,
+        deployment: impl Into<Arc<Deployment>>,
         path: impl AsRef<Path>,
         save_every: usize,
     ) -> Result<Self> {
+        let deployment = deployment.into();
         let store = Store::claim(path.as_ref(), &deployment.config)?;
         let earlier = store.read(deployment.device())?;
         let mut session = Self::new(deployment)?;
@@ -236,6 +240,11 @@ impl Session {
     /// Images that the state has adapted to, those of earlier sessions included.
     pub fn images_seen(&self) -> u64 {
         self.progress.images
+    }
+
+    /// Batches that the state has adapted to, those of earlier sessions included.
+    pub fn batches_seen(&self) -> u64 {
+        self.progress.batches
     }
 
     /// What is deployed.

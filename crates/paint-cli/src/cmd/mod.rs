@@ -13,6 +13,7 @@ pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod state;
 pub(crate) mod stats;
 pub(crate) mod train;

@@ -82,8 +82,7 @@ impl Image {
 
     /// The same, turned the way up that its Exif tag says.
     pub fn open_upright(path: &Path) -> Result<Self> {
-        let bytes = read(path)?;
-        Ok(Self::decode(&bytes, path)?.turned(Orientation::of(&bytes)))
+        Self::decode_upright(&read(path)?, path)
     }
 
     /// Reads an image file and refuses it if anything in it is damaged.
@@ -92,6 +91,11 @@ impl Image {
         let unsound = |fault: jpeg::Fault| Error::image(SOUND_JPEG, fault.to_string(), path);
         let (image, damage) = decode(&bytes, path)?;
         damage.map_or(Ok(image), |fault| Err(unsound(fault)))
+    }
+
+    /// Decodes the bytes of an image file and turns it the way up that its Exif tag says.
+    pub fn decode_upright(bytes: &[u8], name: &Path) -> Result<Self> {
+        Ok(Self::decode(bytes, name)?.turned(Orientation::of(bytes)))
     }
 
     /// Decodes the bytes of an image file; `name` is what errors call it.

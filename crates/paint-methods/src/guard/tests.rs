@@ -5,6 +5,8 @@ use paint_rng::Seed;
 use paint_tensor::Device;
 use toml::toml;
 
+use paint_nn::backbone::Request;
+
 use super::*;
 use crate::entry::SourceNeed;
 use crate::{METHODS, by_name, stream, tiny_vit};
@@ -221,7 +223,7 @@ fn sure_answers_of_the_frozen_model_stand_in_runs_and_without_a_step() {
             if at < 4 {
                 continue; // Runs are noticed by then.
             }
-            assert_eq!(guard.runs.holds(), least.is_some());
+            assert_eq!(guard.judge.runs.holds(), least.is_some());
             for i in (0..30).step_by(10) {
                 let p = f64::from(p[i * c + classes[i]]);
                 let stands = least.is_some_and(|least| p >= least);

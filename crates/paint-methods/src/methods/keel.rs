@@ -88,7 +88,7 @@ use paint_tensor::Tensor;
 
 use crate::build_args::BuildArgs;
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
-use crate::method::{Method, State, Step};
+use crate::method::{Method, Predictor, State, Step};
 use crate::settings::Settings;
 use crate::statistics::SourceStatistics;
 use crate::stream::prior::{self, Correlation};
@@ -259,6 +259,12 @@ fn plain(model: &dyn Backbone, images: &Tensor, classes: Option<&[usize]>) -> Re
     Ok(model.forward(images, &Request { classes, ..Request::default() })?.logits)
 }
 
+impl Predictor for Keel {
+    fn logits(&self, images: &Tensor) -> Result<Tensor> {
+        self.predict(images)
+    }
+}
+
 impl Method for Keel {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
         images::check(images, self.model.0.spec())?;
@@ -286,6 +292,10 @@ impl Method for Keel {
             Form::Logits(recentre) => recentre.apply(&plain(model, &images, classes)?),
             Form::BatchNorms(_) => plain(model, &images, classes),
         }
+    }
+
+    fn predictor(&self) -> Option<Arc<dyn Predictor>> {
+        Some(Arc::new(self.clone()))
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {

@@ -7,13 +7,15 @@
 //! # Fidelity
 //! There is no paper and nothing to set.
 
+use std::sync::Arc;
+
 use paint_nn::backbone::{Backbone, Request};
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::build_args::BuildArgs;
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
-use crate::method::{Method, State, Step};
+use crate::method::{Method, Predictor, State, Step};
 use crate::settings::Settings;
 use crate::{Result, images};
 
@@ -53,15 +55,25 @@ impl Source {
     }
 }
 
+impl Predictor for Source {
+    fn logits(&self, images: &Tensor) -> Result<Tensor> {
+        images::check(images, self.model.spec())?;
+        let request = Request { classes: self.classes.as_deref(), ..Request::default() };
+        Ok(self.model.forward(images, &request)?.logits)
+    }
+}
+
 impl Method for Source {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
         Ok(Step { logits: self.predict(images)?, scalars: Vec::new(), prompt: None })
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        images::check(images, self.model.spec())?;
-        let request = Request { classes: self.classes.as_deref(), ..Request::default() };
-        Ok(self.model.forward(images, &request)?.logits)
+        self.logits(images)
+    }
+
+    fn predictor(&self) -> Option<Arc<dyn Predictor>> {
+        Some(Arc::new(Self { model: self.model.duplicate(), classes: self.classes.clone() }))
     }
 
     fn reset(&mut self) -> Result<()> {

@@ -69,7 +69,14 @@ pub fn list(path: &Path) -> Result<Vec<Version>> {
 /// the present one. Says which.
 pub fn roll_back(path: &Path, batches: Option<u64>) -> Result<Version> {
     let _claim = claim_file(path)?;
-    let present = show(path)?.batches;
+    let earlier = earlier(path, show(path)?.batches, batches)?;
+    let version = show(&earlier)?;
+    copy(&earlier, path)?;
+    Ok(Version { path: path.to_owned(), ..version })
+}
+
+/// The kept state after `batches` batches, or the newest of fewer than `present`.
+pub(super) fn earlier(path: &Path, present: u64, batches: Option<u64>) -> Result<PathBuf> {
     let kept = kept(path)?;
     let wanted = |of: &u64| batches.map_or(*of < present, |batches| *of == batches);
     let Some((_, earlier)) = kept.iter().rev().find(|(of, _)| wanted(of)) else {
@@ -82,9 +89,7 @@ pub fn roll_back(path: &Path, batches: Option<u64>) -> Result<Version> {
         let found = format!("{known} kept beside it (adapt --keep N keeps some)");
         return Err(Error::Checkpoint { expected: asked, found, path: path.to_owned() });
     };
-    let version = show(earlier)?;
-    copy(earlier, path)?;
-    Ok(Version { path: path.to_owned(), ..version })
+    Ok(earlier.clone())
 }
 
 /// Keeps a copy of the file as the state after so many batches, and the `count` newest copies in all.
@@ -114,7 +119,7 @@ fn place(path: &Path, batches: u64) -> PathBuf {
 }
 
 /// The copies by their number of batches, the oldest first.
-fn kept(path: &Path) -> Result<Vec<(u64, PathBuf)>> {
+pub fn kept(path: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let io = |source| Error::Io { action: "read", source, path: folder.to_owned() };

@@ -59,16 +59,17 @@ impl Store {
 
     /// The state in the file; none if there is no file.
     pub(super) fn read(&self, device: &Device) -> Result<Option<(State, Progress)>> {
-        if !self.path.exists() {
-            return Ok(None);
-        }
-        let Saved { state, about } = file::read(&self.path, Kind::Adaptation, device)?;
-        let progress = file::entry(&about, PROGRESS, &self.path)?;
+        self.path.exists().then(|| self.read_from(&self.path, device)).transpose()
+    }
+
+    fn read_from(&self, path: &Path, device: &Device) -> Result<(State, Progress)> {
+        let Saved { state, about } = file::read(path, Kind::Adaptation, device)?;
+        let progress = file::entry(&about, PROGRESS, path)?;
         let theirs = about.into_iter().filter(|(key, _)| is_of_subject(key)).collect();
         if let Some((key, expected, found)) = difference(&self.subject, &theirs) {
-            return Err(Error::OtherState { key, expected, found, path: self.path.clone() });
+            return Err(Error::OtherState { key, expected, found, path: path.to_owned() });
         }
-        Ok(Some((state, progress)))
+        Ok((state, progress))
     }
 
     /// Writes the state, and keeps it and those before it, `keep` in all, beside the file.
@@ -98,11 +99,39 @@ impl Session {
             let source = std::io::ErrorKind::NotFound.into();
             return Err(Error::Io { action: "read", source, path: path.to_owned() });
         };
+        self.resume(state, progress)
+    }
+
+    fn resume(&mut self, state: State, progress: Progress) -> Result<()> {
         self.method.load(&self.deployment.fitted(state))?;
         self.progress = progress;
         self.is_broken = false;
         self.unsaved += 1;
         Ok(())
+    }
+
+    /// Saves the state, and keeps a copy of it beside its file, the newest `count` in all. Says after how many batches; none
+    /// for a session without a file, and for a method that broke down.
+    pub fn snapshot(&mut self, count: usize) -> Result<Option<u64>> {
+        let Some(store) = self.store.as_ref().filter(|_| !self.is_broken) else { return Ok(None) };
+        store.save(&*self.method, &self.progress, count)?;
+        self.unsaved = 0;
+        Ok(Some(self.progress.batches))
+    }
+
+    /// Goes back to a copy that was kept: the one after `batches` batches, or the newest that is older than the present state.
+    /// The file has it then. Says after how many batches it was kept; after an error the session is as it was.
+    pub fn roll_back(&mut self, batches: Option<u64>) -> Result<u64> {
+        let Some(store) = &self.store else {
+            let found = "a session that keeps none".to_owned();
+            let expected = "a session with a file of its state".to_owned();
+            return Err(Error::Checkpoint { expected, found, path: "--state".into() });
+        };
+        let earlier = history::earlier(&store.path, self.progress.batches, batches)?;
+        let (state, progress) = store.read_from(&earlier, self.deployment.device())?;
+        self.resume(state, progress)?;
+        self.save()?;
+        Ok(self.progress.batches)
     }
 }
 

@@ -105,6 +105,30 @@ fn single_images_of_any_size_are_predicted_and_what_they_teach_outlasts_the_sess
 }
 
 #[test]
+fn a_session_goes_back_to_a_snapshot_of_its_own_and_its_file_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let photos = photos(4);
+    let shared = std::sync::Arc::new(deployment("tent"));
+    let mut session = Session::with_state(std::sync::Arc::clone(&shared), &path, 0).unwrap();
+    session.adapt(&photos[..2]).unwrap();
+    assert!(session.roll_back(None).unwrap_err().to_string().contains("none kept"));
+    assert_eq!(session.snapshot(2).unwrap(), Some(1));
+    let then = session.predict(&photos).unwrap();
+    session.adapt(&photos[2..]).unwrap();
+    let now = session.predict(&photos).unwrap();
+    assert_ne!(now, then);
+    assert!(session.roll_back(Some(7)).is_err());
+    assert_eq!(session.predict(&photos).unwrap(), now, "an error changes nothing");
+    assert_eq!((session.roll_back(None).unwrap(), session.batches_seen()), (1, 1));
+    assert_eq!(session.predict(&photos).unwrap(), then);
+    drop(session);
+    let session = Session::with_state(shared, &path, 0).unwrap();
+    assert_eq!(session.predict(&photos).unwrap(), then);
+    assert_eq!(Session::new(deployment("tent")).unwrap().snapshot(1).unwrap(), None);
+}
+
+#[test]
 fn what_a_method_learnt_before_it_broke_down_is_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let (path, files) = (folder.path().join("state"), write(folder.path(), 6));

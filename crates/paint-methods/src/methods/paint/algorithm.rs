@@ -139,7 +139,7 @@ impl Paint {
     }
 
     /// A prompt of the memory, by its number.
-    pub(super) fn prompt(&self, id: Option<u64>) -> Result<Option<&Tensor>> {
+    fn prompt(&self, id: Option<u64>) -> Result<Option<&Tensor>> {
         Ok(id.map(|id| self.memory.prompt(id)).transpose()?)
     }
 

@@ -1,12 +1,17 @@
 //! PAINT as a [`Method`].
 
+use std::sync::Arc;
+
 use paint_nn::backbone::Backbone;
+use paint_nn::prompt::PromptMemory;
 use paint_tensor::Tensor;
 
 use super::algorithm::{Adaptation, Paint};
+use super::networks::Networks;
 use super::objective::Losses;
+use super::retrieval::Retriever;
 use crate::Result;
-use crate::method::{Method, PromptUse, State, Step};
+use crate::method::{Method, Predictor, PromptUse, State, Step};
 
 impl Adaptation {
     /// The prompt that made the prediction, and how many the batch made on the way.
@@ -28,6 +33,32 @@ impl Adaptation {
     }
 }
 
+/// One state of the method.
+struct Reader {
+    networks: Networks,
+    memory: PromptMemory,
+    retriever: Retriever,
+}
+
+impl Predictor for Reader {
+    fn logits(&self, images: &Tensor) -> Result<Tensor> {
+        look(&self.networks, &self.memory, &self.retriever, images)
+    }
+}
+
+/// The prediction with the prompt that fits best, or none where none fits.
+fn look(
+    networks: &Networks,
+    memory: &PromptMemory,
+    retriever: &Retriever,
+    images: &Tensor,
+) -> Result<Tensor> {
+    let (embedding, queries) = networks.look_up(images)?;
+    let prompt = retriever.find(memory, &queries)?;
+    let prompt = prompt.map(|id| memory.prompt(id)).transpose()?;
+    networks.logits(&embedding, prompt)
+}
+
 impl Method for Paint {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
         let adaptation = self.adapt(images)?;
@@ -45,9 +76,15 @@ impl Method for Paint {
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        let (embedding, queries) = self.networks.look_up(images)?;
-        let prompt = self.retriever.find(&self.memory, &queries)?;
-        self.networks.logits(&embedding, self.prompt(prompt)?)
+        look(&self.networks, &self.memory, &self.retriever, images)
+    }
+
+    fn predictor(&self) -> Option<Arc<dyn Predictor>> {
+        Some(Arc::new(Reader {
+            networks: self.networks.duplicate(),
+            memory: self.memory.clone(),
+            retriever: self.retriever.clone(),
+        }))
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {

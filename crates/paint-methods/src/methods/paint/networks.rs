@@ -128,6 +128,21 @@ impl Networks {
         })
     }
 
+    /// The same networks, which share memory until one of them is updated.
+    pub(super) fn duplicate(&self) -> Self {
+        Self {
+            source: self.source.duplicate(),
+            unwatched: self.unwatched.duplicate(),
+            model: self.model.duplicate(),
+            clean: self.clean.clone(),
+            trained: self.trained.clone(),
+            position: self.position,
+            pooling: self.pooling,
+            classes: self.classes.clone(),
+            routines: Routines::default(),
+        }
+    }
+
     /// Sizes and preprocessing.
     pub(super) fn spec(&self) -> &Spec {
         self.source.spec()

@@ -1,0 +1,118 @@
+//! What speaks against an adapted model on a batch, beside the frozen one.
+
+use std::sync::Arc;
+
+use paint_nn::backbone::{Backbone, Features, Request};
+use paint_tensor::Tensor;
+
+use super::config::Config;
+use super::signals::View;
+use crate::build_args::BuildArgs;
+use crate::report::Reason;
+use crate::stream::prior::Correlation;
+use crate::{Result, images};
+
+/// Fewer images than this tell nothing of a model.
+pub(super) const FEW: usize = 8;
+/// How much of the images that are not of the frozen model's most frequent class the most frequent one may gain, and what
+/// must stay of the entropy of the mean.
+const TOP_GAIN: f64 = 0.5;
+const ENTROPY_LEFT: f64 = 0.7;
+
+/// The frozen model, and when an adapted one may differ from it.
+#[derive(Clone)]
+pub(super) struct Judge {
+    pub(super) frozen: Arc<dyn Backbone>,
+    pub(super) classes: Option<Vec<usize>>,
+    pub(super) config: Config,
+    /// Whether the method corrects for runs of one class itself.
+    pub(super) is_own: bool,
+    /// Of the frozen model's predictions.
+    pub(super) runs: Correlation,
+}
+
+/// Logits, and how many rows are the frozen model's.
+type Protected = (Tensor, usize);
+
+impl Judge {
+    pub(super) fn new(args: &BuildArgs<'_>, config: Config, is_own: bool) -> Self {
+        let classes = args.classes.map(<[usize]>::to_vec);
+        let runs = Correlation::new(args.num_classes());
+        Self { frozen: args.frozen_model().into(), classes, config, is_own, runs }
+    }
+
+    /// What the frozen model says of images.
+    pub(super) fn source(&self, images: &Tensor) -> Result<Features> {
+        let request = Request { classes: self.classes.as_deref(), ..Request::default() };
+        Ok(self.frozen.forward(images, &request)?)
+    }
+
+    /// What says that the adapted model is broken. `gains` says whether its estimated accuracy is the greater one.
+    pub(super) fn harm(
+        &self,
+        [frozen, adapted]: [&View; 2],
+        gains: bool,
+        b: usize,
+    ) -> Option<Reason> {
+        if self.is_own {
+            return None;
+        }
+        let phi = frozen.differs(adapted, self.config.sure);
+        if !gains && phi.is_some_and(|phi| phi > self.config.broken) {
+            return Some(Reason::Differs);
+        }
+        let collapses = b >= FEW
+            && adapted.top > frozen.top + TOP_GAIN * (1.0 - frozen.top)
+            && adapted.entropy < ENTROPY_LEFT * frozen.entropy;
+        collapses.then_some(Reason::Collapse)
+    }
+
+    /// The adapted model's logits, with the frozen one's where those stand, and how many do.
+    pub(super) fn protected(
+        &self,
+        frozen: (&Tensor, &View),
+        adapted: (&Tensor, &View),
+    ) -> Result<Protected> {
+        let ((frozen, ours), (adapted, theirs)) = (frozen, adapted);
+        let Config { sure, sure_in_runs, differ, .. } = self.config;
+        let [b, c] = frozen.dims2("logits")?;
+        if self.is_own {
+            return Ok((adapted.clone(), 0));
+        }
+        if ours.differs(theirs, sure).is_some_and(|phi| phi > differ) {
+            return Ok((frozen.clone(), b));
+        }
+        let sure = if self.runs.holds() { sure_in_runs } else { sure };
+        let stands = ours.contradicted(theirs, sure);
+        let count = stands.iter().filter(|stands| **stands).count();
+        if count == 0 {
+            return Ok((adapted.clone(), 0));
+        }
+        let (source, mut rows) = (frozen.to_vec()?, adapted.to_vec()?);
+        let pairs = rows.chunks_exact_mut(c).zip(source.chunks_exact(c)).zip(stands);
+        pairs.filter(|(_, stands)| *stands).for_each(|((row, frozen), _)| {
+            row.copy_from_slice(frozen);
+        });
+        Ok((Tensor::from_vec(rows, [b, c], adapted.device())?, count))
+    }
+
+    /// The adapted model's logits, or the frozen one's where that is not trusted or something speaks against them.
+    pub(super) fn answer(
+        &self,
+        images: &Tensor,
+        is_trusted: bool,
+        adapted: impl Fn() -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let b = images::check(images, self.frozen.spec())?;
+        let frozen = self.source(&images.detach())?.logits;
+        if !is_trusted {
+            return Ok(frozen);
+        }
+        let adapted = adapted()?;
+        let (source, view) = (View::new(&frozen)?, View::new(&adapted)?);
+        if !view.is_finite() || self.harm([&source, &view], false, b).is_some() {
+            return Ok(frozen);
+        }
+        Ok(self.protected((&frozen, &source), (&adapted, &view))?.0)
+    }
+}

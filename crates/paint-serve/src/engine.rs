@@ -1,0 +1,172 @@
+//! Where answers are computed: two threads of their own, each behind a bounded queue.
+//!
+//! One predicts with what was published; the other owns the states, takes steps, saves and restores. A prediction reads a
+//! [`Predictor`](paint_methods::Predictor), so it does not wait for a step. A full queue refuses; nothing waits for room.
+
+mod held;
+mod job;
+mod learn;
+mod predict;
+mod task;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+use crate::error::{Error, Result};
+use crate::fault::Fault;
+use crate::journal::Journal;
+use crate::metrics::{Gauges, Metrics};
+use crate::model::Model;
+use crate::options::Options;
+use crate::stream::{StreamId, Table};
+pub(crate) use job::{Answer, Intent, Job, Slot, late};
+use learn::Learn;
+use task::Task;
+pub(crate) use task::{Command, Done};
+
+/// Administration that may wait.
+const COMMANDS: usize = 64;
+
+/// What both threads and the listeners share.
+pub(crate) struct Shared {
+    pub(crate) model: Model,
+    pub(crate) options: Options,
+    pub(crate) table: Table,
+    pub(crate) metrics: Metrics,
+    pub(crate) journal: Journal,
+    queued: Arc<AtomicUsize>,
+}
+
+impl Shared {
+    pub(crate) fn new(model: Model, options: Options, journal: Journal) -> Self {
+        Self {
+            model,
+            options,
+            table: Table::default(),
+            metrics: Metrics::default(),
+            journal,
+            queued: Arc::default(),
+        }
+    }
+
+    /// The file of a stream's state.
+    pub(crate) fn path(&self, id: &StreamId) -> PathBuf {
+        self.options.state.join(id.file_name())
+    }
+
+    /// The streams on the disk.
+    pub(crate) fn saved(&self) -> std::io::Result<Vec<StreamId>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&self.options.state)? {
+            found.extend(entry?.file_name().to_str().and_then(StreamId::of_file));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// What is measured now.
+    pub(crate) fn gauges(&self) -> Gauges {
+        Gauges { queued_images: self.queued.load(Ordering::Relaxed), ..self.table.gauges() }
+    }
+
+    /// Room for so many images, or the refusal.
+    pub(crate) fn reserve(&self, images: usize) -> std::result::Result<Slot, Fault> {
+        let most = self.options.limits.queued;
+        let slot = Slot::new(images, &self.queued);
+        let waiting = self.queued.load(Ordering::Relaxed);
+        if waiting > most {
+            let found = waiting - images;
+            return Err(Fault::Busy(format!(
+                "queue: expected room for {images} images, found {found} of {most} taken"
+            )));
+        }
+        Ok(slot)
+    }
+}
+
+/// The threads, and the way to them.
+pub(crate) struct Engine {
+    pub(crate) shared: Arc<Shared>,
+    predict: SyncSender<Job>,
+    learn: SyncSender<Task>,
+}
+
+/// The threads, to be waited for.
+pub(crate) struct Threads(Vec<JoinHandle<()>>);
+
+impl Threads {
+    /// Waits until everything that was accepted is done and every state is saved. The engine must be gone.
+    pub(crate) fn join(self) {
+        for thread in self.0 {
+            // What a thread panicked of was logged when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Engine {
+    /// Starts the threads.
+    pub(crate) fn start(shared: Arc<Shared>) -> Result<(Self, Threads)> {
+        let room = shared.options.limits.queued.max(1);
+        let (predict, jobs) = sync_channel(room);
+        let (learn, tasks) = sync_channel(room + COMMANDS);
+        let learner = Learn::new(Arc::clone(&shared));
+        let (to_learn, at_predict) = (learn.clone(), Arc::clone(&shared));
+        let threads = vec![
+            spawn("predict", move || predict::run(&jobs, &to_learn, &at_predict))?,
+            spawn("learn", move || learner.run(&tasks))?,
+        ];
+        Ok((Self { shared, predict, learn }, Threads(threads)))
+    }
+
+    /// Puts a job into the queue of the thread that answers it.
+    pub(crate) fn submit(&self, job: Job) -> std::result::Result<(), Fault> {
+        if job.is_for_learner() {
+            return sent(self.learn.try_send(Task::Infer(job)));
+        }
+        sent(self.predict.try_send(job))
+    }
+
+    /// Does something to a stream.
+    pub(crate) async fn command(
+        &self,
+        stream: StreamId,
+        command: Command,
+    ) -> std::result::Result<Done, Fault> {
+        let (reply, done) = oneshot::channel();
+        sent(self.learn.try_send(Task::Command { stream, command, reply }))?;
+        done.await
+            .unwrap_or_else(|_| Err(Fault::Failed("the action failed; see the log".to_owned())))
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(Error::Thread)
+}
+
+fn sent<T>(result: std::result::Result<(), TrySendError<T>>) -> std::result::Result<(), Fault> {
+    result.map_err(|error| match error {
+        TrySendError::Full(_) => {
+            Fault::Busy("queue: expected room for a request, found none".to_owned())
+        }
+        TrySendError::Disconnected(_) => Fault::Late("the server is about to end".to_owned()),
+    })
+}
+
+/// The next task within a while; none at the end of it, an error at the end of all.
+fn next<T>(
+    queue: &Receiver<T>,
+    wait: std::time::Duration,
+) -> std::result::Result<Option<T>, std::sync::mpsc::RecvError> {
+    use std::sync::mpsc::{RecvError, RecvTimeoutError};
+    match queue.recv_timeout(wait) {
+        Ok(task) => Ok(Some(task)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Err(RecvError),
+    }
+}

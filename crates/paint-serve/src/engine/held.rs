@@ -1,0 +1,250 @@
+//! A stream in the hands of the thread that learns: its session, and when it is saved.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use paint_methods::guard::Acted;
+use paint_run::Session;
+use paint_run::session::Adapted;
+use paint_tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::job::entropy;
+use crate::fault::Fault;
+use crate::journal::now;
+use crate::looks::Looks;
+use crate::stream::{Live, Point, StreamId, kept};
+use crate::thumbnail;
+
+/// What is kept beside the state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Meta {
+    /// Resets and rollbacks so far.
+    generation: u64,
+    is_frozen: bool,
+}
+
+/// A stream that learns.
+pub(super) struct Held {
+    pub(super) session: Session,
+    pub(super) live: Arc<Live>,
+    meta: Meta,
+    meta_path: PathBuf,
+    /// Images that wait, while the stream is on the disk.
+    kept_path: PathBuf,
+    unsaved: u64,
+    since_snapshot: u64,
+}
+
+fn io(action: &str, path: &std::path::Path, error: &std::io::Error) -> Fault {
+    Fault::Failed(format!("cannot {action} {}: {error}", path.display()))
+}
+
+impl Held {
+    /// From the disk, or new from the source model.
+    pub(super) fn open(shared: &Shared, id: &StreamId) -> Result<Self, Fault> {
+        let path = shared.path(id);
+        let meta_path = path.with_extension("json");
+        let meta = match std::fs::read(&meta_path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                Fault::Failed(format!(
+                    "expected what paint serve writes, found {error}: {}",
+                    meta_path.display()
+                ))
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Meta::default(),
+            Err(error) => return Err(io("read", &meta_path, &error)),
+        };
+        let deployment = Arc::clone(&shared.model.deployment);
+        let session = Session::with_state(deployment, &path, 0)?;
+        let live = Arc::new(Live::new(id.clone()));
+        {
+            let mut inside = live.lock();
+            inside.used = Some(Instant::now());
+            inside.is_frozen = meta.is_frozen;
+        }
+        let kept_path = path.with_extension("pending");
+        let kept = kept::take(&kept_path, shared.model.image_len());
+        if let Some(pixels) = kept.map_err(|error| io("read", &kept_path, &error))? {
+            live.lock().pending.push(shared.model.upload(pixels)?, usize::MAX);
+        }
+        let (unsaved, since_snapshot) = (0, 0);
+        let mut held = Self { session, live, meta, meta_path, kept_path, unsaved, since_snapshot };
+        held.publish()?;
+        Ok(held)
+    }
+
+    /// What answers name the present state by: resets and rollbacks, then steps.
+    pub(super) fn version(&self) -> String {
+        format!("{}.{}", self.meta.generation, self.session.batches_seen())
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.meta.is_frozen
+    }
+
+    /// Lets the present state answer.
+    pub(super) fn publish(&mut self) -> Result<(), Fault> {
+        let state = self.session.method().save()?;
+        let bytes = state.tensors.values().map(|tensor| 4 * tensor.elem_count()).sum();
+        let predictor = self.session.method().predictor();
+        let version = self.version();
+        let mut inside = self.live.lock();
+        inside.predictor = predictor;
+        inside.bytes = bytes;
+        inside.facts.step = self.session.batches_seen();
+        inside.facts.version = version;
+        Ok(())
+    }
+
+    /// One step on a batch, recorded and published. It is saved if that is due.
+    pub(super) fn step(&mut self, images: &Tensor, shared: &Shared) -> Result<Adapted, Fault> {
+        let adapted = match self.session.step(images) {
+            Ok(adapted) => adapted,
+            Err(error) => {
+                shared.metrics.steps.count("outcome=\"failed\"".to_owned());
+                return Err(error.into());
+            }
+        };
+        shared.metrics.step.add(std::time::Duration::from_secs_f64(adapted.ms / 1e3));
+        self.record(images, &adapted, shared)?;
+        self.publish()?;
+        self.unsaved += 1;
+        self.since_snapshot += 1;
+        let options = &shared.options;
+        if options.snapshot_every > 0 && self.since_snapshot >= options.snapshot_every {
+            self.snapshot(options.snapshots)?;
+        } else if self.unsaved >= options.checkpoint_every.max(1) {
+            self.save()?;
+        }
+        Ok(adapted)
+    }
+
+    fn record(&mut self, images: &Tensor, adapted: &Adapted, shared: &Shared) -> Result<(), Fault> {
+        let Adapted { logits, scalars, prompt, ms, .. } = adapted;
+        let scalar = |name: &str| scalars.iter().find(|(key, _)| *key == name).map(|(_, it)| *it);
+        let report = self.session.method().guard();
+        let acted = report.and_then(|report| report.acted);
+        let outcome = acted.map_or("learnt".to_owned(), |Acted { action, .. }| {
+            format!("{action:?}").to_lowercase()
+        });
+        shared.metrics.steps.count(format!("outcome=\"{outcome}\""));
+        let step = self.session.batches_seen();
+        if let Some(Acted { action, reason }) = acted {
+            shared
+                .metrics
+                .guard
+                .count(format!("action=\"{action:?}\",rule=\"{reason:?}\"").to_lowercase());
+            shared.journal.audit(
+                self.live.id.as_str(),
+                &action.to_string(),
+                &reason.to_string(),
+                step,
+            );
+        }
+        let condition = prompt.as_ref().map(|prompt| prompt.index as u64);
+        let condition = condition.or(scalar("domain").filter(|id| *id >= 0.0).map(|id| id as u64));
+        let classes = shared.model.classes;
+        let logits = logits.to_vec()?;
+        let rows = logits.chunks_exact(classes);
+        let mean = rows.clone().map(entropy).sum::<f64>() / rows.len().max(1) as f64;
+        let pixels = images.to_vec()?;
+        let size = shared.model.size;
+        let looks = Looks::of(&pixels, size);
+        let small = shared.options.thumbnails.then(|| thumbnail::png(&pixels, size)).flatten();
+        let estimate = report.and_then(|report| report.estimate);
+        let is_known = |id: u64| self.live.lock().conditions.contains_key(&id);
+        let is_new = prompt
+            .as_ref()
+            .map_or_else(|| condition.is_some_and(|id| !is_known(id)), |prompt| prompt.allocated);
+        let point = Point {
+            time: now(),
+            step,
+            images: rows.len(),
+            condition: condition.unwrap_or(0),
+            is_new,
+            reliability: prompt.as_ref().and_then(|prompt| prompt.reliability).map(f64::from),
+            entropy: mean / (classes.max(2) as f64).ln(),
+            estimate_adapted: estimate.map(|[_, adapted]| adapted),
+            estimate_frozen: estimate.map(|[frozen, _]| frozen),
+            is_frozen: report.is_some_and(|report| report.frozen_answer),
+            guard: acted.map(|acted| format!("{}: {}", acted.action, acted.reason)),
+            ms: *ms,
+        };
+        let event = serde_json::json!({ "stream": self.live.id, "point": point });
+        let mut inside = self.live.lock();
+        inside.facts.prompt = condition;
+        inside.facts.prompt_new = point.is_new;
+        inside.facts.reliability = point.reliability;
+        inside.facts.estimated_accuracy = point.estimate_adapted;
+        inside.facts.guard.clone_from(&point.guard);
+        inside.record(point, looks, small);
+        drop(inside);
+        shared.journal.tell("step", &event);
+        Ok(())
+    }
+
+    /// Writes the state, if something has changed.
+    pub(super) fn save(&mut self) -> Result<(), Fault> {
+        self.session.save()?;
+        self.unsaved = 0;
+        Ok(())
+    }
+
+    /// Writes the images that wait; the stream must be out of the table, so that no more come.
+    pub(super) fn keep_pending(&mut self) -> Result<(), Fault> {
+        let pending = self.live.lock().pending.take(usize::MAX)?;
+        let Some(pending) = pending else { return Ok(()) };
+        kept::write(&self.kept_path, &pending.to_vec()?)
+            .map_err(|error| io("write", &self.kept_path, &error))
+    }
+
+    /// Keeps the state as it is now. Says after how many steps.
+    pub(super) fn snapshot(&mut self, count: usize) -> Result<(), Fault> {
+        self.session.snapshot(count.max(1))?;
+        (self.unsaved, self.since_snapshot) = (0, 0);
+        Ok(())
+    }
+
+    /// Goes back to a snapshot.
+    pub(super) fn roll_back(&mut self, step: Option<u64>) -> Result<(), Fault> {
+        self.session.roll_back(step).map_err(|error| match error {
+            paint_run::Error::Checkpoint { .. } => Fault::Conflict(error.to_string()),
+            other => other.into(),
+        })?;
+        self.begin_generation()
+    }
+
+    /// Goes back to the source model.
+    pub(super) fn reset(&mut self) -> Result<(), Fault> {
+        self.session.reset()?;
+        self.session.save()?;
+        self.live.lock().forget();
+        self.begin_generation()
+    }
+
+    fn begin_generation(&mut self) -> Result<(), Fault> {
+        (self.unsaved, self.since_snapshot) = (0, 0);
+        self.write_meta(Meta { generation: self.meta.generation + 1, ..self.meta })?;
+        self.publish()
+    }
+
+    /// Stops or starts learning.
+    pub(super) fn set_frozen(&mut self, is_frozen: bool) -> Result<(), Fault> {
+        self.write_meta(Meta { is_frozen, ..self.meta })?;
+        self.live.lock().is_frozen = is_frozen;
+        Ok(())
+    }
+
+    fn write_meta(&mut self, meta: Meta) -> Result<(), Fault> {
+        let text = serde_json::json!(meta).to_string();
+        paint_files::write_atomically(&self.meta_path, |file| {
+            std::io::Write::write_all(file, text.as_bytes())
+        })
+        .map_err(|error| io("write", &self.meta_path, &error))?;
+        self.meta = meta;
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! The thread that answers with what was published.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::Shared;
+use super::job::{Answer, Intent, Job};
+use super::task::Task;
+use crate::fault::Fault;
+use crate::journal::log;
+
+/// Answers until there are no more jobs.
+pub(super) fn run(jobs: &Receiver<Job>, learn: &SyncSender<Task>, shared: &Shared) {
+    for job in jobs {
+        let Some(job) = job.still_wanted() else { continue };
+        let stream = job.stream.clone();
+        if catch_unwind(AssertUnwindSafe(|| handle(job, learn, shared))).is_err() {
+            log("error", "panic", &json!({ "thread": "predict", "stream": stream }));
+        }
+    }
+}
+
+fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared) {
+    let live = shared.table.get(&job.stream);
+    let published = live.as_ref().and_then(|live| {
+        let mut inside = live.lock();
+        inside.used = Some(Instant::now());
+        Some((inside.predictor.clone()?, inside.facts.clone()))
+    });
+    let (Some(live), Some((predictor, facts))) = (live, published) else {
+        // Not in memory: the thread that learns restores it, and answers.
+        if let Err(TrySendError::Full(Task::Infer(job))) = learn.try_send(Task::Infer(job)) {
+            let _ = job
+                .reply
+                .send(Err(Fault::Busy("queue: expected room for a stream, found none".to_owned())));
+        }
+        return;
+    };
+    let begun = Instant::now();
+    shared.metrics.queue.add(begun.duration_since(job.accepted));
+    let logits = predictor.logits(&job.images).map_err(Fault::from);
+    let answer = logits.and_then(|logits| Answer::new(&logits, facts, false));
+    shared.metrics.predict.add(begun.elapsed());
+    let Job { images, intent, reply, slot, .. } = job;
+    let is_answered = answer.is_ok();
+    let _ = reply.send(answer);
+    drop(slot);
+    if is_answered {
+        let count = images.shape().first().copied().unwrap_or(0);
+        let waits = {
+            let mut inside = live.lock();
+            inside.images += count as u64;
+            if intent == Intent::PredictFirst && !inside.is_frozen && !inside.is_closed {
+                let dropped = inside.pending.push(images, 2 * shared.options.batch.max(count));
+                shared.metrics.unlearnt.add(dropped as u64);
+            }
+            inside.pending.len()
+        };
+        shared.metrics.images.add(count as u64);
+        if waits >= shared.options.batch {
+            // A full queue is no loss: waiting images are looked for again and again.
+            let _ = learn.try_send(Task::Lesson(live.id.clone()));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The addresses of administration: streams, snapshots, actions, events and metrics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures_util::stream::unfold;
+use paint_run::session::history;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::app::App;
+use crate::engine::{Command, Shared};
+use crate::fault::Fault;
+use crate::stream::{Live, StreamId};
+
+type Answered = Result<Response, Fault>;
+
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/admin/v1/server", get(server))
+        .route("/admin/v1/streams", get(streams))
+        .route("/admin/v1/streams/{id}", get(stream))
+        .route("/admin/v1/streams/{id}/snapshots", get(snapshots))
+        .route("/admin/v1/streams/{id}/thumbnails/{condition}/{n}", get(thumbnail))
+        .route("/admin/v1/streams/{id}/{action}", post(act))
+        .route("/admin/v1/events", get(events))
+        .route("/metrics", get(metrics))
+}
+
+fn id(text: &str) -> Result<StreamId, Fault> {
+    let none = || Fault::expected("stream", "an id", "none");
+    StreamId::new(text)?.ok_or_else(none)
+}
+
+async fn server(State(app): State<Arc<App>>) -> Json<Value> {
+    let Shared { model, options, .. } = &**app.shared();
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "model": model.name,
+        "network": model.deployment.model().spec().name,
+        "method": model.deployment.config.method.name,
+        "guard": model.deployment.config.guard.is_some(),
+        "mode": options.mode,
+        "batch": options.batch,
+        "checkpoint_every": options.checkpoint_every,
+        "stream_memory": options.stream_memory,
+        "thumbnails": options.thumbnails,
+    }))
+}
+
+/// What a list says of a stream in memory.
+fn glance(live: &Live) -> Value {
+    let inside = live.lock();
+    json!({
+        "id": live.id,
+        "in_memory": true,
+        "facts": inside.facts,
+        "frozen": inside.is_frozen,
+        "images": inside.images,
+        "pending": inside.pending.len(),
+        "bytes": inside.bytes,
+    })
+}
+
+async fn streams(State(app): State<Arc<App>>) -> Answered {
+    let shared = Arc::clone(app.shared());
+    let saved = tokio::task::spawn_blocking(move || shared.saved()).await;
+    let failed = |error: String| Fault::Failed(format!("cannot list the streams: {error}"));
+    let saved = saved.map_err(|error| failed(error.to_string()))?;
+    let saved = saved.map_err(|error| failed(error.to_string()))?;
+    let mut all: BTreeMap<String, Value> =
+        saved.iter().map(|id| (id.to_string(), json!({ "id": id, "in_memory": false }))).collect();
+    for live in app.shared().table.all() {
+        all.insert(live.id.to_string(), glance(&live));
+    }
+    Ok(Json(json!({ "streams": all.into_values().collect::<Vec<_>>() })).into_response())
+}
+
+async fn stream(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answered {
+    let id = id(&name)?;
+    let shared = app.shared();
+    let audit = shared.journal.recent(id.as_str());
+    let Some(live) = shared.table.get(&id) else {
+        if !shared.path(&id).exists() {
+            return Err(Fault::NotFound(format!(
+                "stream: expected one that has been used, found {name:?}"
+            )));
+        }
+        return Ok(Json(json!({ "id": id, "in_memory": false, "audit": audit })).into_response());
+    };
+    let mut told = glance(&live);
+    let inside = live.lock();
+    told["points"] = json!(inside.points);
+    told["conditions"] = json!(inside.conditions);
+    told["audit"] = json!(audit);
+    Ok(Json(told).into_response())
+}
+
+async fn snapshots(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answered {
+    let path = app.shared().path(&id(&name)?);
+    let kept = tokio::task::spawn_blocking(move || history::kept(&path)).await;
+    let kept = kept.map_err(|error| Fault::Failed(error.to_string()))??;
+    let told = kept.iter().rev().map(|(step, path)| {
+        let about = std::fs::metadata(path).ok();
+        let time = about.as_ref().and_then(|about| about.modified().ok());
+        let time = time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        let bytes = about.as_ref().map(std::fs::Metadata::len);
+        json!({ "step": step, "bytes": bytes, "time": time.map(|time| time.as_secs_f64()) })
+    });
+    Ok(Json(json!({ "snapshots": told.collect::<Vec<_>>() })).into_response())
+}
+
+async fn thumbnail(
+    State(app): State<Arc<App>>,
+    Path((name, condition, n)): Path<(String, u64, usize)>,
+) -> Answered {
+    let live = app.shared().table.get(&id(&name)?);
+    let png =
+        live.and_then(|live| live.lock().conditions.get(&condition)?.thumbnails.get(n).cloned());
+    let none = || {
+        Fault::NotFound(format!("thumbnail: expected one of the stream's, found {condition}/{n}"))
+    };
+    Ok(([(CONTENT_TYPE, "image/png")], png.ok_or_else(none)?).into_response())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    /// For a rollback: the steps of the snapshot.
+    #[serde(default)]
+    step: Option<u64>,
+}
+
+async fn act(
+    State(app): State<Arc<App>>,
+    Path((name, action)): Path<(String, String)>,
+    body: Bytes,
+) -> Answered {
+    app.ready()?;
+    let asked: Asked = if body.is_empty() {
+        Asked::default()
+    } else {
+        serde_json::from_slice(&body).map_err(|error| {
+            Fault::expected("body", "{\"step\": N} or nothing", error.to_string())
+        })?
+    };
+    let command = Command::from_name(&action, asked.step).ok_or_else(|| {
+        Fault::NotFound(format!(
+            "action: expected snapshot, rollback, reset, freeze or resume, found {action:?}"
+        ))
+    })?;
+    Ok(Json(app.engine.command(id(&name)?, command).await?).into_response())
+}
+
+/// Server-sent events until the server ends. A reader that lags is told to read everything again.
+async fn events(State(app): State<Arc<App>>) -> Response {
+    let (receiver, drain) = (app.shared().journal.listen(), app.drain.clone());
+    let stream =
+        unfold((receiver, drain, true), |(mut receiver, mut drain, is_first)| async move {
+            if is_first {
+                return Some((": hello\n\n".into(), (receiver, drain, false)));
+            }
+            let event = tokio::select! {
+                _ = drain.wait_for(|drain| *drain) => return None,
+                event = receiver.recv() => event,
+            };
+            let text: String = match event {
+                Ok(text) => (*text).to_owned(),
+                Err(RecvError::Lagged(_)) => "event: lagged\ndata: {}\n\n".to_owned(),
+                Err(RecvError::Closed) => return None,
+            };
+            Some((text, (receiver, drain, false)))
+        });
+    let stream = futures_util::StreamExt::map(stream, Ok::<String, std::convert::Infallible>);
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+    (headers, Body::from_stream(stream)).into_response()
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let text = app.shared().metrics.text(app.shared().gauges());
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}

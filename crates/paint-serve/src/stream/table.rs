@@ -1,0 +1,73 @@
+//! The streams in memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::id::StreamId;
+use super::live::Live;
+use crate::metrics::Gauges;
+
+/// The streams in memory, for every thread.
+#[derive(Default)]
+pub(crate) struct Table(Mutex<BTreeMap<StreamId, Arc<Live>>>);
+
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<StreamId, Arc<Live>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get(&self, id: &StreamId) -> Option<Arc<Live>> {
+        self.lock().get(id).cloned()
+    }
+
+    pub(crate) fn insert(&self, live: Arc<Live>) {
+        self.lock().insert(live.id.clone(), live);
+    }
+
+    /// Takes a stream out; nothing can be added to it from then on.
+    pub(crate) fn remove(&self, id: &StreamId) {
+        if let Some(live) = self.lock().remove(id) {
+            live.lock().is_closed = true;
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Live>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// Bytes of all states and of the images that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |live: &Arc<Live>| {
+            let inside = live.lock();
+            inside.bytes + inside.pending.bytes()
+        };
+        self.all().iter().map(bytes).sum()
+    }
+
+    /// The stream that was not used for the longest time, `except` one.
+    pub(crate) fn oldest(&self, except: &StreamId) -> Option<StreamId> {
+        let all = self.all();
+        let others = all.iter().filter(|live| live.id != *except);
+        others.min_by_key(|live| live.lock().used).map(|live| live.id.clone())
+    }
+
+    /// What is measured of all of them.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let all = self.all();
+        let mut gauges =
+            Gauges { streams: all.len(), state_bytes: self.bytes(), ..Gauges::default() };
+        let (mut estimates, mut frozen) = (Vec::new(), Vec::new());
+        for live in &all {
+            let inside = live.lock();
+            gauges.prompts += inside.conditions.len();
+            estimates.extend(inside.facts.estimated_accuracy);
+            frozen.extend(inside.points.back().map(|point| f64::from(u8::from(point.is_frozen))));
+        }
+        let mean = |values: &[f64]| {
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        gauges.estimated_accuracy = mean(&estimates);
+        gauges.frozen_answers = mean(&frozen);
+        gauges
+    }
+}

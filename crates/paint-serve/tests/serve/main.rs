@@ -1,0 +1,11 @@
+//! The server over real sockets.
+
+#![expect(clippy::unwrap_used, reason = "a request that cannot be made fails its test")]
+
+mod adapt_first;
+mod admin;
+mod hostile;
+mod predict_first;
+mod protocol;
+mod support;
+mod tiny;
