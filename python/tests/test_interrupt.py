@@ -18,8 +18,10 @@ CONFIG = {
 }
 
 PROGRAM = """
-import json, sys
+import json, signal, sys
 import paint_tta as pt
+# A shell that starts its children in the background has them ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 config, call = json.loads(sys.argv[1]), sys.argv[2]
 def tell(event):
     if event["event"] == "batch_done":
@@ -31,7 +33,7 @@ try:
         pt.bench(protocol="embedded", methods=["tent"], limit=200, batch_size=10, out=config["out"], on_event=tell)
     else:
         adapter, images = pt.adapt("embedded", method="tent"), pt.embedded_images(50)
-        while True:
+        for _ in range(100):
             adapter(images)
             print("batch", flush=True)
 except KeyboardInterrupt:

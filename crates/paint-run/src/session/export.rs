@@ -49,6 +49,10 @@ pub fn export(state: &Path, weights: &Path, out: &Path) -> Result<usize> {
             path: state.to_owned(),
         });
     }
+    if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let io = |source| Error::Io { action: "create", source, path: folder.to_owned() };
+        paint_files::create_folder(folder).map_err(io)?;
+    }
     write_weights(out, &arrays)?;
     describe(weights, out)?;
     Ok(changed)
