@@ -55,7 +55,12 @@ pub(crate) fn status(error: &anyhow::Error) -> u8 {
     if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
         return interrupted.status();
     }
-    if error.chain().any(is_wrong_request) { 2 } else { 1 }
+    if is_usage(error) { 2 } else { 1 }
+}
+
+/// Whether an error is the request's fault.
+pub fn is_usage(error: &anyhow::Error) -> bool {
+    error.chain().any(is_wrong_request)
 }
 
 /// Each library knows which of its errors are the request's fault.

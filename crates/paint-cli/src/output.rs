@@ -47,7 +47,7 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// An error with its causes, each told once: a message may end in its cause already.
-pub(crate) fn told(error: &anyhow::Error) -> String {
+pub fn told(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

@@ -39,12 +39,13 @@ use paint_methods::{Method, PromptUse, Step};
 use paint_tensor::Tensor;
 
 pub use event::{BatchDone, Event, Guarded, Predicted, Prediction, Prompts, Skipped, Summary};
-pub use export::export;
+pub use export::{Weight, export, write_weights};
 pub use images::Images;
 pub use reading::{End, OnDamage, Reading, Start};
 use store::{Progress, Store};
 
 use crate::deployment::Deployment;
+use crate::event::Intervention;
 use crate::metric::Score;
 use crate::model::{ImageFit, class_names};
 use crate::{Error, Result, fit};
@@ -83,6 +84,8 @@ pub struct Adapted {
     pub scalars: Vec<(&'static str, f64)>,
     /// The prompt that was used, for methods with a prompt memory.
     pub prompt: Option<PromptUse>,
+    /// What the guard did about it, if there is one and it did anything.
+    pub guard: Option<Intervention>,
     /// Time in the method, in milliseconds.
     pub ms: f64,
 }
@@ -187,8 +190,9 @@ impl Session {
                 report.map(|report| Guarded::from(&report.account.since(&self.earlier)));
         }
         self.summary.count(predictions.len(), &step, ms);
+        let guard = Intervention::of(self.method.guard()).filter(|_| self.learns);
         let (logits, scalars, prompt) = (step.logits, step.scalars, step.prompt);
-        Ok(Adapted { predictions, logits, scalars, prompt, ms })
+        Ok(Adapted { predictions, logits, scalars, prompt, guard, ms })
     }
 
     /// Forgets everything that was learnt; the file keeps it until the next save.

@@ -6,7 +6,8 @@ use std::path::Path;
 use paint_data::Image;
 use paint_run::Session;
 use paint_run::config::Model;
-use paint_run::session::Prediction;
+use paint_run::session::{Guarded, Prediction, Weight};
+use paint_tensor::{Device, Tensor};
 
 use crate::error::Error;
 use crate::{Batch, Builder, Event, Result};
@@ -65,8 +66,13 @@ impl Adapter {
 
     /// Adapts to a batch of images of any size and predicts it.
     pub fn step(&mut self, images: &[Image]) -> Result<Batch> {
-        let images = self.session.upload(images)?;
-        let batch = Batch::new(self.session.step(&images)?)?;
+        let images = self.fitted(images)?;
+        self.step_on(&images)
+    }
+
+    /// Adapts to a batch `[B, 3, H, W]` in [0, 1] at the model's size, on the adapter's [device](Self::device), and predicts it.
+    pub fn step_on(&mut self, images: &Tensor) -> Result<Batch> {
+        let batch = Batch::new(self.session.step(images)?)?;
         self.tell(Event::Stepped(&batch));
         Ok(batch)
     }
@@ -74,6 +80,32 @@ impl Adapter {
     /// Predicts images of any size with the present state, which does not change.
     pub fn predict(&self, images: &[Image]) -> Result<Vec<Prediction>> {
         Ok(self.session.predict(images)?)
+    }
+
+    /// The logits `[B, C]`, row by row, of a batch as [`Self::step_on`] takes it. The state does not change.
+    pub fn logits(&self, images: &Tensor) -> Result<Vec<f32>> {
+        Ok(self.session.method().predict(images)?.to_vec()?)
+    }
+
+    /// Images of any size as the batch `[B, 3, H, W]` that the model takes.
+    pub fn fitted(&self, images: &[Image]) -> Result<Tensor> {
+        Ok(self.session.upload(images)?)
+    }
+
+    /// Where the model lives.
+    pub fn device(&self) -> &Device {
+        self.session.deployment().device()
+    }
+
+    /// The weights as adaptation left them, with timm's names. Prompts and statistics lie beside the network and are no part
+    /// of them; a method that changes no parameter is an error.
+    pub fn weights(&self) -> Result<Vec<Weight>> {
+        Ok(self.session.weights()?)
+    }
+
+    /// What the guard saw and did so far, if there is one.
+    pub fn guarded(&self) -> Option<&Guarded> {
+        self.session.summary().guard.as_ref()
     }
 
     /// Goes back to the source model.
@@ -109,6 +141,16 @@ impl Adapter {
     /// The name of a class, if the files beside the weights have one.
     pub fn class_name(&self, class: usize) -> Option<&str> {
         self.session.class_name(class)
+    }
+
+    /// What the model calls its classes, in order; nothing if they have no names.
+    pub fn class_names(&self) -> &[String] {
+        self.session.class_names()
+    }
+
+    /// How many classes the model tells apart.
+    pub fn num_classes(&self) -> usize {
+        self.session.deployment().model().spec().num_classes
     }
 
     /// The network and its preprocessing, with everything filled in that the files beside the weights say.

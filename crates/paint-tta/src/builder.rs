@@ -1,9 +1,9 @@
 //! What an [`Adapter`] is opened from.
 
-use paint_methods::Registry;
-use paint_run::Session;
+use paint_methods::{Registry, guard, stream};
 use paint_run::config::{Method, Model, Source};
 use paint_run::deployment::{Config, Deployment};
+use paint_run::{Draft, Session};
 
 use crate::settings::Settings;
 use crate::{Adapter, Result};
@@ -36,6 +36,23 @@ impl Builder {
     pub(crate) fn new(model: Model) -> Self {
         let config = Config::new(model, Method::named("paint"));
         Self { config, methods: Registry::default() }
+    }
+
+    /// From the document that `paint adapt --dry-run` prints: tables `model` and `method`, and what else there is to say.
+    ///
+    /// ```
+    /// use paint_tta::Builder;
+    ///
+    /// # fn main() -> paint_tta::Result<()> {
+    /// let text = "seed = 1\n[model]\nweights = 'embedded'\n[method]\nname = 'tent'\nlr = 0.01\n[guard]";
+    /// let adapter = Builder::from_toml(text)?.open()?;
+    /// assert_eq!(adapter.settings()["lr"].as_float(), Some(0.01));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_toml(text: &str) -> Result<Self> {
+        let config = Draft::parse(text, "adaptation")?.resolve_as()?;
+        Ok(Self { config, methods: Registry::default() })
     }
 
     /// The method by its name, with its default settings. Default: `paint`.
@@ -77,6 +94,19 @@ impl Builder {
     /// The precision of a GPU: `f32`, `tf32` or `bf16`. Default: `f32`.
     pub fn precision(mut self, precision: impl Into<String>) -> Self {
         self.config.precision = precision.into();
+        self
+    }
+
+    /// Takes images as they come: single ones, short batches, runs of one class. Default: each batch as it is.
+    pub fn stream(mut self, stream: stream::Config) -> Self {
+        self.config.stream = Some(stream);
+        self
+    }
+
+    /// Watches for harm without labels and undoes it; where adaptation does not help, the frozen model answers. Default: no
+    /// guard.
+    pub fn guard(mut self, guard: guard::Config) -> Self {
+        self.config.guard = Some(guard);
         self
     }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use paint_methods::PromptUse;
+use paint_run::event::Intervention;
 use paint_run::session::{Adapted, Prediction};
 
 use crate::Result;
@@ -33,13 +34,15 @@ pub struct Batch {
     pub scalars: Vec<(&'static str, f64)>,
     /// The prompt that was used, for methods with a prompt memory.
     pub prompt: Option<PromptUse>,
+    /// What the guard did about the batch, if there is one and it did anything.
+    pub guard: Option<Intervention>,
     /// Time in the method, in milliseconds.
     pub ms: f64,
 }
 
 impl Batch {
     pub(crate) fn new(adapted: Adapted) -> Result<Self> {
-        let Adapted { predictions, logits, scalars, prompt, ms } = adapted;
-        Ok(Self { predictions, logits: logits.to_vec()?, scalars, prompt, ms })
+        let Adapted { predictions, logits, scalars, prompt, guard, ms } = adapted;
+        Ok(Self { predictions, logits: logits.to_vec()?, scalars, prompt, guard, ms })
     }
 }

@@ -19,9 +19,29 @@ use crate::Result;
 /// # }
 /// ```
 pub fn corrupt(image: &Image, corruption: &str, severity: u8, seed: u64) -> Result<Image> {
+    corrupt_at(image, corruption, severity, (seed, 0))
+}
+
+/// The images under one corruption, each with draws of its own; the first as [`corrupt`] gives it.
+pub fn corrupt_all(
+    images: &[Image],
+    corruption: &str,
+    severity: u8,
+    seed: u64,
+) -> Result<Vec<Image>> {
+    let images = images.iter().zip(0..);
+    images.map(|(image, at)| corrupt_at(image, corruption, severity, (seed, at))).collect()
+}
+
+fn corrupt_at(
+    image: &Image,
+    corruption: &str,
+    severity: u8,
+    (seed, index): (u64, u64),
+) -> Result<Image> {
     let corruption = by_name(corruption)?;
     let table = Table::for_size(image.width(), image.height());
-    let mut rng = corruption.stream(Seed(seed), severity, 0);
+    let mut rng = corruption.stream(Seed(seed), severity, index);
     Ok(corruption.apply(image, severity, table, &mut rng)?)
 }
 

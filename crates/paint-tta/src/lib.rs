@@ -40,6 +40,8 @@
 //! | change what the files beside the weights say | [`Model`] |
 //! | choose a method and its settings | [`Builder::method`], [`settings`] |
 //! | keep what was learnt, or forget it | [`Adapter::save`], [`Adapter::load`], [`Adapter::reset`] |
+//! | undo harm, take single images | [`Builder::guard`], [`Builder::stream`] |
+//! | take the adapted weights elsewhere | [`Adapter::weights`], [`write_weights`] |
 //! | be told what happens | [`Adapter::observe`], [`Event`] |
 //! | corrupt images as the benchmarks do | [`corrupt`], [`corruptions`] |
 //! | measure one method on a stream with labels | [`run`] |
@@ -65,13 +67,15 @@ pub use adapter::Adapter;
 pub use builder::Builder;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Batch, Event};
-pub use images::{corrupt, corruptions, embedded_images};
+pub use images::{corrupt, corrupt_all, corruptions, embedded_images};
 #[doc(inline)]
 pub use paint_data::Image;
 #[doc(inline)]
-pub use paint_methods::{PromptUse, Registry};
+pub use paint_methods::{PromptUse, Registry, guard, stream};
 #[doc(inline)]
 pub use paint_run::config::{Model, Source};
 #[doc(inline)]
-pub use paint_run::session::Prediction;
+pub use paint_run::event::Intervention;
+#[doc(inline)]
+pub use paint_run::session::{Guarded, Prediction, Weight, write_weights};
 pub use toml;

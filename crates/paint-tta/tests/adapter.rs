@@ -5,7 +5,8 @@ use std::sync::mpsc;
 
 use paint_tta::settings::{Preset, Tent};
 use paint_tta::{
-    Adapter, Builder, ErrorKind, Event, Image, Model, corrupt, corruptions, embedded_images,
+    Adapter, Builder, ErrorKind, Event, Image, Model, corrupt, corrupt_all, corruptions,
+    embedded_images, guard, stream, write_weights,
 };
 
 fn tent() -> Builder {
@@ -121,4 +122,74 @@ fn every_corruption_is_known_by_its_name_and_follows_its_seed() {
 fn an_adapter_can_move_to_another_thread() {
     fn is_send<T: Send>() {}
     is_send::<Adapter>();
+}
+
+#[test]
+fn a_batch_of_ones_own_gives_the_bits_of_its_images() {
+    let images = embedded_images(8).unwrap();
+    let (mut by_images, mut by_batch) = (tent().open().unwrap(), tent().open().unwrap());
+    let batch = by_batch.fitted(&images).unwrap();
+    assert_eq!(batch.shape(), [8, 3, 32, 32]);
+    let step = by_images.step(&images).unwrap();
+    assert_eq!(step.logits, by_batch.step_on(&batch).unwrap().logits);
+    let after = by_batch.logits(&batch).unwrap();
+    assert_eq!((after.len(), by_batch.num_classes()), (80, 10));
+    assert_ne!(after, step.logits);
+    assert_eq!(after, by_batch.logits(&batch).unwrap(), "nothing is learnt from a question");
+}
+
+#[test]
+fn adapted_weights_differ_where_the_method_trains_and_make_the_same_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let images = embedded_images(8).unwrap();
+    let mut adapter = tent().open().unwrap();
+    let source = adapter.weights().unwrap();
+    adapter.step(&images).unwrap();
+    let adapted = adapter.weights().unwrap();
+    let changed = |at: &usize| source[*at].data != adapted[*at].data;
+    let changed: Vec<&str> =
+        (0..source.len()).filter(changed).map(|at| source[at].name.as_str()).collect();
+    assert!(changed.contains(&"blocks.0.norm1.weight"), "{changed:?}");
+    assert!(!changed.contains(&"blocks.0.attn.qkv.weight"), "{changed:?}");
+    write_weights(&path, &adapted).unwrap();
+    let preprocess = adapter.model().clone();
+    let model = Model { weights: path, sha256: None, num_heads: Some(3), ..preprocess };
+    let frozen = Adapter::builder(model).method("source").open().unwrap();
+    assert_eq!(frozen.predict(&images).unwrap(), adapter.predict(&images).unwrap());
+    assert_eq!(frozen.weights().unwrap_err().kind(), ErrorKind::Request);
+}
+
+#[test]
+fn a_guard_skips_a_batch_of_one_class_and_says_why() {
+    let one = vec![embedded_images(1).unwrap().remove(0); 50];
+    let mut guarded = tent().guard(guard::Config::default()).open().unwrap();
+    let step = guarded.step(&one).unwrap();
+    assert_eq!(step.guard.unwrap().action, "skipped the step");
+    assert_eq!(guarded.guarded().unwrap().frozen_images, 50);
+    let mut bare = tent().open().unwrap();
+    assert!(bare.step(&one).unwrap().guard.is_none() && bare.guarded().is_none());
+}
+
+#[test]
+fn a_stream_learns_when_its_buffer_is_full() {
+    let images = embedded_images(4).unwrap();
+    let stream = stream::Config { buffer: 4, ..stream::Config::default() };
+    let mut adapter = tent().stream(stream).open().unwrap();
+    let source = adapter.predict(&images).unwrap();
+    for image in &images[..3] {
+        adapter.step(std::slice::from_ref(image)).unwrap();
+        assert_eq!(adapter.predict(&images).unwrap(), source);
+    }
+    adapter.step(&images[3..]).unwrap();
+    assert_ne!(adapter.predict(&images).unwrap(), source);
+}
+
+#[test]
+fn every_image_of_a_corrupted_batch_has_draws_of_its_own() {
+    let image = embedded_images(1).unwrap().remove(0);
+    let twice = [image.clone(), image.clone()];
+    let noisy = corrupt_all(&twice, "gaussian_noise", 5, 1).unwrap();
+    assert_ne!(noisy[0].pixels(), noisy[1].pixels());
+    assert_eq!(noisy[0].pixels(), corrupt(&image, "gaussian_noise", 5, 1).unwrap().pixels());
 }

@@ -19,6 +19,8 @@ pub struct Cell {
     pub order: Option<String>,
     /// Its configuration.
     pub config: Config,
+    /// Digits over some of its images, where they may be others than those that the hash is of: on another machine.
+    pub glimpse: Option<String>,
 }
 
 impl Cell {

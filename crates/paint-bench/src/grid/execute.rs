@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use paint_methods::Registry;
 use paint_run::experiment::{Earlier, Experiment, write_json};
+use paint_run::fingerprint::glimpse;
 use paint_run::{Error, Event, Result};
 use serde::{Deserialize, Serialize};
 
@@ -85,15 +87,33 @@ pub struct Outcome {
 /// How a cell ended; nothing if its worker died.
 type End = Option<std::result::Result<CellResult, String>>;
 
+/// Cells to run, of one protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct Work<'a> {
+    /// The cells.
+    pub cells: &'a [Cell],
+    /// The hash of their protocol.
+    pub protocol: &'a str,
+    /// The methods that names are looked up among.
+    pub methods: &'a Registry,
+}
+
+impl<'a> From<&'a Grid> for Work<'a> {
+    fn from(grid: &'a Grid) -> Self {
+        Self { cells: &grid.cells, protocol: &grid.hash, methods: &grid.methods }
+    }
+}
+
 /// Runs every cell that is not finished, `jobs` at a time. `tell` hears of everything, from any thread; if it panics, that
 /// event is lost and nothing else. Once `stop` is true, cells that run end after their present batch, saved, and no other is
 /// begun.
-pub fn execute(
-    grid: &Grid,
+pub fn execute<'a>(
+    work: impl Into<Work<'a>>,
     jobs: usize,
     stop: &Arc<AtomicBool>,
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> Outcome {
+    let grid: Work<'a> = work.into();
     let tell: &(dyn Fn(GridEvent<'_>) + Sync) = &|event| {
         let _ = catch_unwind(AssertUnwindSafe(|| tell(event)));
     };
@@ -103,7 +123,7 @@ pub fn execute(
     let jobs = jobs.clamp(1, grid.cells.len().max(1));
     let (next, ends) = (AtomicUsize::new(0), Mutex::new(vec![None; grid.cells.len()]));
     let is_stopped = || stop.load(Ordering::Relaxed);
-    let work = || {
+    let labour = || {
         while !is_stopped() {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(cell) = grid.cells.get(at) else { return };
@@ -118,7 +138,7 @@ pub fn execute(
         }
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(labour)).collect();
         for worker in workers {
             // A worker catches every panic of a run; a cell that it leaves without an end counts as failed.
             let _ = worker.join();
@@ -131,7 +151,7 @@ pub fn execute(
         ends[at] = end.map(|end| end.map(relabelled));
         ends[at].iter().for_each(|end| announce(at, end, tell));
     }
-    outcome(grid, ends, is_stopped())
+    outcome(grid.cells, ends, is_stopped())
 }
 
 fn announce(
@@ -146,9 +166,9 @@ fn announce(
 }
 
 /// Results, times and failures, in the order of the grid.
-fn outcome(grid: &Grid, ends: Vec<End>, is_stopped: bool) -> Outcome {
+fn outcome(cells: &[Cell], ends: Vec<End>, is_stopped: bool) -> Outcome {
     let mut outcome = Outcome::default();
-    for (cell, end) in grid.cells.iter().zip(ends) {
+    for (cell, end) in cells.iter().zip(ends) {
         match end {
             Some(Ok(result)) => {
                 let timing =
@@ -173,14 +193,14 @@ fn outcome(grid: &Grid, ends: Vec<End>, is_stopped: bool) -> Outcome {
 
 /// Reads or makes the result of one cell.
 fn finish(
-    grid: &Grid,
+    grid: Work<'_>,
     at: usize,
     cell: &Cell,
     jobs: usize,
     stop: &Arc<AtomicBool>,
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> std::result::Result<CellResult, String> {
-    if let Some(result) = CellResult::read(&cell.config.out, cell, &grid.hash) {
+    if let Some(result) = CellResult::read(&cell.config.out, cell, grid.protocol) {
         tell(GridEvent::Found { cell: at });
         return Ok(result);
     }
@@ -198,19 +218,31 @@ fn finish(
 }
 
 fn run(
-    grid: &Grid,
+    grid: Work<'_>,
     at: usize,
     cell: &Cell,
     stop: &Arc<AtomicBool>,
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> Result<CellResult> {
-    let experiment = Experiment::open_with(cell.config.clone(), &grid.methods)?;
+    let experiment = Experiment::open_with(cell.config.clone(), grid.methods)?;
+    check_images(cell, &experiment)?;
     let experiment = experiment.stopping_on(Arc::clone(stop));
     let (summary, mut method) = experiment
         .finish(Earlier::Resume, |event: &Event| tell(GridEvent::Running { cell: at, event }))?;
     // A picture is no reason to lose a result.
     let _ = Looks::after(&experiment, &mut *method).and_then(|looks| looks.write(&cell.config.out));
-    let result = CellResult::new(cell, &grid.hash, &summary);
+    let result = CellResult::new(cell, grid.protocol, &summary);
     write_json(&cell.config.out.join(CellResult::FILE), &result)?;
     Ok(result)
+}
+
+/// Refuses images that are not those of the plan.
+fn check_images(cell: &Cell, experiment: &Experiment) -> Result<()> {
+    let Some(expected) = &cell.glimpse else { return Ok(()) };
+    let found = glimpse(&*experiment.dataset, &experiment.stream)?;
+    if found == *expected {
+        return Ok(());
+    }
+    let expected = format!("the images of the plan ({expected})");
+    Err(Error::Checkpoint { expected, found, path: cell.config.data.path.clone() })
 }

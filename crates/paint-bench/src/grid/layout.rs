@@ -56,7 +56,8 @@ impl Grid {
                     let id = cell_id(&config, &protocol, run)?;
                     config.out = place.out.join("cells").join(&id);
                     let label = variant.label.clone();
-                    cells.push(Cell { id, label, order: order.clone(), config });
+                    let order = order.clone();
+                    cells.push(Cell { id, label, order, config, glimpse: None });
                 }
             }
         }

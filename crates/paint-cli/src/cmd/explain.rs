@@ -14,8 +14,9 @@ use paint_methods::METHODS;
 use paint_nn::backbone::BACKBONES;
 use paint_train::PRESETS;
 
+use crate::Usage;
 use crate::output::Output;
-use explanation::Explanation;
+pub use explanation::Explanation;
 
 /// Explain a method, network, dataset, scenario, protocol or recipe
 ///
@@ -63,11 +64,21 @@ fn names() -> Vec<&'static str> {
     names
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let found = TOPICS.iter().filter_map(|explain| explain(&args.name));
+/// All that is known of a name of `paint list`; a name that stands for several things is explained as all of them.
+pub fn explain(name: &str) -> anyhow::Result<Vec<Explanation>> {
+    let found = TOPICS.iter().filter_map(|explain| explain(name));
     let found = found.collect::<anyhow::Result<Vec<_>>>()?;
-    args.output
-        .print(&found, |found| found.iter().map(Explanation::text).collect::<Vec<_>>().join("\n"))
+    if found.is_empty() {
+        let known = names().join(", ");
+        return Err(Usage(format!("expected one of {known}, got {name:?}")).into());
+    }
+    Ok(found)
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    args.output.print(&explain(&args.name)?, |found| {
+        found.iter().map(Explanation::text).collect::<Vec<_>>().join("\n")
+    })
 }
 
 #[cfg(test)]

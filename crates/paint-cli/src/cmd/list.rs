@@ -13,13 +13,16 @@ use paint_tensor::{BACKENDS, BackendEntry};
 use paint_train::PRESETS;
 use serde::Serialize;
 
+use crate::Usage;
 use crate::output::Output;
 
 /// One row of a table, as told to the user.
 #[derive(Debug, Serialize)]
-struct Row {
-    name: String,
-    what: String,
+pub struct Row {
+    /// What configurations and commands call it.
+    pub name: String,
+    /// What it is.
+    pub what: String,
 }
 
 impl Row {
@@ -116,13 +119,17 @@ Examples:
   paint list methods
   paint list datasets --json";
 
+/// The rows of a table of `paint list`.
+pub fn list(topic: &str) -> anyhow::Result<Vec<Row>> {
+    let known = || TOPICS.iter().map(|topic| topic.name).collect::<Vec<_>>().join(", ");
+    let found = TOPICS.iter().find(|row| row.name == topic);
+    let found =
+        found.ok_or_else(|| Usage(format!("expected one of {}, got {topic:?}", known())))?;
+    Ok((found.rows)())
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let rows: Vec<Row> = TOPICS
-        .iter()
-        .filter(|topic| topic.name == args.topic)
-        .flat_map(|topic| (topic.rows)())
-        .collect();
-    args.output.print(&rows, |rows| {
+    args.output.print(&list(&args.topic)?, |rows| {
         let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
         let lines: Vec<String> =
             rows.iter().map(|row| format!("{:width$}  {}", row.name, row.what)).collect();

@@ -5,5 +5,6 @@
 mod grid;
 mod report;
 mod settings;
+mod shards;
 mod support;
 mod targets;

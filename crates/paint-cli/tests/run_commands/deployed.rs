@@ -141,7 +141,6 @@ fn a_state_has_a_history_can_be_rolled_back_predicts_without_learning_and_gives_
     assert!(fs::read(&state).unwrap() == before, "something was saved");
 
     let out = temp.path().join("adapted/model.safetensors");
-    fs::create_dir(out.parent().unwrap()).unwrap();
     let export = command(&["export", &text(&state), "--weights", &weights(), "--out", &text(&out)]);
     assert!(export.status.success(), "{}", stderr(&export));
     let inspect = paint().args(["inspect", &text(&out)]).output().unwrap();

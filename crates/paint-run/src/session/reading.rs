@@ -13,7 +13,7 @@ use super::images::{Images, List, Source};
 use super::store::Place;
 use super::{Adapted, Session};
 use crate::Result;
-use crate::event::{Intervention, Prompt};
+use crate::event::Prompt;
 use crate::model::Fitted;
 use crate::upload::{Uploaded, Uploads};
 
@@ -199,12 +199,12 @@ impl Session {
             return observe(&Event::BatchDone(done));
         }
         let step = self.step_named(&images, |index| name(&plan.samples[index]))?;
-        let Adapted { predictions, scalars, prompt, ms, .. } = step;
+        let Adapted { predictions, scalars, prompt, guard, ms, .. } = step;
         let named = plan.samples.iter().map(name).zip(predictions);
         done.predictions = named.map(|(file, prediction)| Predicted { file, prediction }).collect();
         done.scalars = scalars.iter().map(|(name, value)| ((*name).into(), *value)).collect();
         done.prompt = prompt.as_ref().map(Prompt::from);
-        done.guard = Intervention::of(self.method.guard()).filter(|_| self.learns);
+        done.guard = guard;
         done.ms = ms;
         observe(&Event::BatchDone(done))
     }

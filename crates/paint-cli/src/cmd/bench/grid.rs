@@ -3,14 +3,18 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, bail};
-use paint_bench::grid::{Grid, Results, execute};
+use paint_bench::Protocol;
+use paint_bench::grid::{Grid, GridEvent, Results, execute};
 use paint_bench::report::{Publication, publish, references, results_terminal};
 use paint_bench::reproduce::Target;
 
 use super::command::command;
 use super::plan::Plan;
+use super::planned::{self, PlanFlags};
 use super::progress::Progress;
 use super::request::{assignments, named, place, protocol, variants, warn_of_idle_settings};
 use crate::flags::{DryRunFlag, EarlierFlags, MetricFlag, NetworkFlags, SetFlag, WrapFlags};
@@ -77,6 +81,8 @@ pub(crate) struct Args {
     pub(super) earlier: EarlierFlags,
     #[command(flatten)]
     pub(super) dry: DryRunFlag,
+    #[command(flatten)]
+    pub(super) planned: PlanFlags,
     /// Leave timings out of the page, so that it depends on the results only
     #[arg(long)]
     pub(super) no_timing: bool,
@@ -88,20 +94,19 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.network.compute.threads.start()?;
-    let target = args.reproduce.as_deref().map(Target::find).transpose()?;
-    let named = named(args, target)?;
-    let protocol = protocol(args, target, named.clone())?;
-    let place = place(args, &protocol, target)?;
-    refuse_foreign(&place.out, "bench")?;
-    let variants = variants(args, target, &protocol)?;
-    warn_of_idle_settings(&assignments(args, target)?, &variants);
-    let protocol = protocol.resolve(&place)?;
-    let grid = Grid::new(protocol, variants, &place)?;
+    if args.planned.is_part() {
+        return planned::run(args);
+    }
+    let asked = asked(args)?;
+    let grid = &asked.grid;
+    if let Some(path) = &args.planned.plan {
+        return planned::write(args, grid, path);
+    }
     if args.dry.dry_run {
-        return args.output.print(&Plan::new(&grid, &place.out)?, Plan::text);
+        return args.output.print(&Plan::new(grid, &grid.out)?, Plan::text);
     }
     note!("protocol {} {}: {}", grid.protocol.name, grid.hash, grid.protocol.what);
-    for difference in grid.protocol.departures(&named)? {
+    for difference in grid.protocol.departures(&asked.named)? {
         note!("  {difference}");
     }
     for (variant, settings) in grid.rows() {
@@ -109,40 +114,75 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let settings = if settings.is_empty() { "no settings" } else { &settings };
         note!("  {}: {settings}", variant.label);
     }
-    paint_files::create_folder(&place.out)
-        .with_context(|| format!("cannot create {}", place.out.display()))?;
-    let _claim = paint_files::claim(&place.out)?;
-    if args.earlier.overwrite {
-        forget(&place.out)?;
-    }
-    let progress = Progress::new(&grid)?;
+    let progress = Progress::new(&grid.cells)?;
     let signals = Signals::watch()?;
-    let outcome = execute(&grid, args.jobs.max(1), signals.stop(), &|event| progress.tell(&event));
+    let results = measure(args, &asked, signals.stop(), &|event| progress.tell(&event));
     progress.finish();
-    if outcome.unfinished > 0 {
-        let (left, all) = (outcome.unfinished, grid.cells.len());
-        let what = format!("stopped with {left} of {all} runs left; the same command continues");
-        return Err(signals.ended(what).into());
-    }
-    let results = Results {
-        target: target.map(|target| target.name.to_owned()),
-        ..Results::new(&grid, &outcome, &command(args))
+    let results = match results? {
+        Ok(results) => results,
+        Err(stopped) => return Err(signals.ended(stopped).into()),
     };
-    let references = references(&results);
-    publish(&Publication {
-        grid: &grid,
-        outcome: &outcome,
-        results: &results,
-        references: &references,
-        timing: !args.no_timing,
-        rate: args.metric.rate(),
-    })?;
-    note!("written: {}", place.out.join("report.html").display());
+    note!("written: {}", grid.out.join("report.html").display());
     args.output.print(&results, |r| results_terminal(&r.shown_as(args.metric.rate())))?;
     match results.failed() {
         Some(count) => bail!("{count}: see above"),
         None => Ok(()),
     }
+}
+
+/// What the flags ask for.
+pub(super) struct Asked {
+    target: Option<&'static Target>,
+    /// The protocol as it is written, without the flags.
+    named: Protocol,
+    grid: Grid,
+}
+
+pub(super) fn asked(args: &Args) -> anyhow::Result<Asked> {
+    let target = args.reproduce.as_deref().map(Target::find).transpose()?;
+    let named = named(args, target)?;
+    let protocol = protocol(args, target, named.clone())?;
+    let place = place(args, &protocol, target)?;
+    refuse_foreign(&place.out, "bench")?;
+    let variants = variants(args, target, &protocol)?;
+    warn_of_idle_settings(&assignments(args, target)?, &variants);
+    let grid = Grid::new(protocol.resolve(&place)?, variants, &place)?;
+    Ok(Asked { target, named, grid })
+}
+
+/// Runs what is not finished and writes the results; in place of results, says how far it came where `stop` ended it.
+pub(super) fn measure(
+    args: &Args,
+    asked: &Asked,
+    stop: &Arc<AtomicBool>,
+    tell: &(dyn Fn(GridEvent<'_>) + Sync),
+) -> anyhow::Result<Result<Results, String>> {
+    let grid = &asked.grid;
+    paint_files::create_folder(&grid.out)
+        .with_context(|| format!("cannot create {}", grid.out.display()))?;
+    let _claim = paint_files::claim(&grid.out)?;
+    if args.earlier.overwrite {
+        forget(&grid.out)?;
+    }
+    let outcome = execute(grid, args.jobs.max(1), stop, tell);
+    if outcome.unfinished > 0 {
+        let (left, all) = (outcome.unfinished, grid.cells.len());
+        let what = format!("stopped with {left} of {all} runs left; the same command continues");
+        return Ok(Err(what));
+    }
+    let results = Results {
+        target: asked.target.map(|target| target.name.to_owned()),
+        ..Results::new(grid, &outcome, &command(args))
+    };
+    publish(&Publication {
+        grid,
+        outcome: &outcome,
+        results: &results,
+        references: &references(&results),
+        timing: !args.no_timing,
+        rate: args.metric.rate(),
+    })?;
+    Ok(Ok(results))
 }
 
 /// Removes the runs of an earlier grid.

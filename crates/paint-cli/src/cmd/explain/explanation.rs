@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 /// All that is known of one name.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Explanation {
+pub struct Explanation {
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) what: String,

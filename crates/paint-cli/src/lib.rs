@@ -1,4 +1,4 @@
-//! The `paint` command line.
+//! The `paint` command line, as a function for programs that offer it under another roof.
 //!
 //! Data goes to stdout, messages to stderr; `exit.rs` has the rule for exit codes.
 
@@ -15,12 +15,17 @@ mod process;
 mod signals;
 mod source;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 
+pub use cmd::bench::bench;
+pub use cmd::explain::{Explanation, explain};
+pub use cmd::list::{Row, list};
 use exit::Usage;
+pub use exit::is_usage;
+pub use output::told;
 
 /// Keeps an image classifier accurate, without labels, while its input drifts
 #[derive(Debug, Parser)]
@@ -90,17 +95,25 @@ impl Command {
     }
 }
 
-fn main() -> ExitCode {
-    let Cli { quiet, command } = Cli::parse();
+/// Runs the command line `args`, whose first word is the program's name, and returns its exit status.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let Cli { quiet, command } = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A reader of stdout that went away is no failure.
+            let _ = error.print();
+            return error.exit_code() as u8;
+        }
+    };
     if quiet {
         message::be_quiet();
     }
-    let Err(error) = command.run() else { return ExitCode::SUCCESS };
+    let Err(error) = command.run() else { return 0 };
     if output::is_broken_pipe(&error) {
-        return ExitCode::SUCCESS;
+        return 0;
     }
     message::say(message::Kind::Error, format_args!("{}", output::told(&error)));
-    ExitCode::from(exit::status(&error))
+    exit::status(&error)
 }
 
 #[cfg(test)]

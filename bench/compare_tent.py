@@ -1,0 +1,76 @@
+"""A TENT loop in PyTorch against `paint_tta.adapt(method="tent")`, taking turns in one run: time, memory, agreement.
+
+    pip install torch timm safetensors target/wheels/paint_tta-*.whl
+    python bench/compare_tent.py --backbones vit_tiny_patch16_224:50,vit_base_patch16_224:8 --threads 2
+
+Prints a Markdown table: medians over all rounds of wall time and CPU time of one step, peak memory with and without what the
+imports alone take, ratios (ours / PyTorch's, below 1 is better), and the largest difference of logits in the first three steps.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from turns import Worker
+
+SCRIPT = Path(__file__).with_name("tent_step.py")
+MIB = 1024 * 1024
+
+
+def gap(ours, theirs):
+    """Of the logits that both printed, over all steps."""
+    flat = lambda steps: [x for step in steps for row in step for x in row]  # noqa: E731
+    return max(abs(a - b) for a, b in zip(flat(ours), flat(theirs), strict=True))
+
+
+def medians(worker):
+    middle = lambda field: statistics.median(sample[field] for sample in worker.samples)  # noqa: E731
+    peak = max(sample["peak_memory_bytes"] for sample in worker.samples)
+    return middle("ms_per_step"), middle("cpu_ms_per_step"), peak, peak - worker.ready["imported_bytes"]
+
+
+def compare(args, backbone, batch):
+    names = ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"]
+    env = os.environ | {name: str(args.threads) for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ["--backbone", backbone, "--folder", folder]
+        subprocess.run([sys.executable, SCRIPT, "make", *flags], check=True)
+        flags += ["--batch", batch, "--repeat", args.repeat]
+        workers = [Worker(which, SCRIPT, which, *flags, env=env) for which in ("torch", "paint")]
+        if any(worker.ready is None for worker in workers):
+            raise SystemExit(f"{backbone}: both programs are needed")
+        for round_ in range(args.rounds):
+            for worker in workers:
+                worker.turn()
+            print(f"{backbone}: round {round_ + 1} of {args.rounds}", file=sys.stderr, flush=True)
+        for worker in workers:
+            worker.close()
+    theirs, ours = map(medians, workers)
+    ratios = " | ".join(f"{a / b:.2f}" for a, b in zip(ours, theirs, strict=True))
+    for name, (ms, cpu, peak, beyond) in (("PyTorch", theirs), ("paint_tta", ours)):
+        cells = f"{ms:.0f} | {cpu:.0f} | {peak / MIB:.0f} | {beyond / MIB:.0f}"
+        print(f"| {backbone} x{batch} | {name} | {cells} | |")
+    difference = gap(workers[1].ready["first"], workers[0].ready["first"])
+    print(f"| {backbone} x{batch} | ratio | {ratios} | {difference:.1e} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backbones", default="vit_tiny_patch16_224:50")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=3, help="steps a round")
+    args = parser.parse_args()
+    print("| network | program | ms | CPU ms | MiB | MiB beyond imports | logits differ by |")
+    print("|---|---|---:|---:|---:|---:|---:|")
+    for backbone in args.backbones.split(","):
+        name, _, batch = backbone.partition(":")
+        compare(args, name, int(batch or 50))
+
+
+if __name__ == "__main__":
+    main()

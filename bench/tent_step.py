@@ -1,0 +1,118 @@
+"""A TENT loop on a timm ViT with random weights, in PyTorch or with `paint_tta`, as a worker of compare_tent.py.
+
+    python bench/tent_step.py make  --backbone vit_tiny_patch16_224 --folder DIR
+    python bench/tent_step.py torch --backbone vit_tiny_patch16_224 --folder DIR --batch 50 --repeat 3
+    python bench/tent_step.py paint --backbone vit_tiny_patch16_224 --folder DIR --batch 50 --repeat 3
+
+`make` writes the module's weights where both read them. The workers answer each line on stdin with one JSON line. The worker of
+`paint_tta` never imports torch, so its memory is its own.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+LR, MOMENTUM = 1e-3, 0.9
+WEIGHTS = "model.safetensors"
+
+
+def images(batch, side):
+    return np.random.default_rng(0).random((batch, 3, side, side), dtype=np.float32)
+
+
+def make(args):
+    import paint_tta as pt
+    import timm
+    import torch
+
+    torch.manual_seed(0)
+    pt.write_weights(timm.create_model(args.backbone), Path(args.folder) / WEIGHTS)
+
+
+def torch_step(args):
+    """As the authors have it: the norms train, the entropy of the batch is the loss, the logits are those before the step."""
+    import timm
+    import torch
+    from safetensors.torch import load_file
+
+    model = timm.create_model(args.backbone)
+    model.load_state_dict(load_file(Path(args.folder) / WEIGHTS))
+    model.eval().requires_grad_(False)
+    norms = [part for part in model.modules() if isinstance(part, torch.nn.LayerNorm)]
+    trained = [parameter.requires_grad_() for norm in norms for parameter in norm.parameters()]
+    optimizer = torch.optim.SGD(trained, lr=LR, momentum=MOMENTUM)
+    cfg = model.pretrained_cfg
+    mean, std = (torch.tensor(cfg[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
+    x = torch.from_numpy(images(args.batch, cfg["input_size"][1]))
+
+    def step():
+        logits = model((x - mean) / std)
+        log_p = logits.log_softmax(dim=1)
+        loss = -(log_p.exp() * log_p).sum(dim=1).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return logits.detach().numpy()
+
+    return step
+
+
+def paint_step(args):
+    import paint_tta as pt
+
+    weights = Path(args.folder) / WEIGHTS
+    bare = dict(guard=False, stream=False)
+    adapter = pt.adapt(weights, method="tent", optimizer="momentum", lr=LR, **bare)
+    x = images(args.batch, adapter.model["input_size"][0])
+    return lambda: adapter(x)
+
+
+def peak_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def serve(args, build):
+    """Says what the imports cost and what the first three steps predict, then measures whenever it is its turn."""
+    __import__("torch" if args.which == "torch" else "paint_tta")
+    imported = peak_bytes()
+    step = build(args)
+    first = [step()[:2, :8].tolist() for _ in range(3)]
+    print(json.dumps({"imported_bytes": imported, "first": first}), flush=True)
+    for _ in sys.stdin:
+        wall, cpu = [], cpu_seconds()
+        for _ in range(args.repeat):
+            begun = time.perf_counter()
+            step()
+            wall.append(1e3 * (time.perf_counter() - begun))
+        cpu = 1e3 * (cpu_seconds() - cpu) / args.repeat
+        sample = {"ms_per_step": statistics.median(wall), "cpu_ms_per_step": cpu, "peak_memory_bytes": peak_bytes()}
+        print(json.dumps(sample), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("which", choices=["make", "torch", "paint"])
+    parser.add_argument("--backbone", required=True)
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--batch", type=int, default=50)
+    parser.add_argument("--repeat", type=int, default=3)
+    args = parser.parse_args()
+    if args.which == "make":
+        make(args)
+    else:
+        serve(args, torch_step if args.which == "torch" else paint_step)
+
+
+if __name__ == "__main__":
+    main()
