@@ -12,12 +12,12 @@
 //! 4. Where they say that the model is broken, the method goes back to its last good snapshot; where that happens again
 //!    and again, it is frozen for a while and starts again.
 //! 5. The answer to a step is the adapted model's, unless it was undone. While the frozen model's predictions come in runs
-//!    of one class (`stream/prior.rs`), and where images are predicted without a step, the frozen model's answers stand
+//!    of one class (`stream/prior.rs`) or are of few classes without an estimated gain, and where images are predicted without a step, the frozen model's answers stand
 //!    where it is sure, and all of them where `φ` is large: methods are made for mixed classes, and a model that has
 //!    adapted to one domain may meet another.
 //!
 //! The estimated accuracy of both models (`estimate.rs`) is for the account, and has a say in one question: where most
-//! of what the frozen model is sure of is contradicted, is the adapted model broken, or the frozen one?
+//! of what the frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?
 //!
 //! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for such a
 //! method points 1, 3 and 5 are left out.
@@ -149,9 +149,9 @@ impl Guard {
                 acted = acted.or(verdict.acted);
                 if verdict.is_trusted && !self.watch.is_fresh() {
                     let mut kept = 0;
-                    if self.judge.runs.holds() {
-                        let both = ((&features.logits, &frozen), (&step.logits, &adapted));
-                        (step.logits, kept) = self.judge.protected(both.0, both.1)?;
+                    if self.judge.in_runs(gains) {
+                        let both = [(&features.logits, &frozen), (&step.logits, &adapted)];
+                        (step.logits, kept) = self.judge.protected(both, true)?;
                     }
                     answer = Some((step, kept));
                 }

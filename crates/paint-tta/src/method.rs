@@ -15,7 +15,8 @@ pub use paint_methods::images::check;
 pub use paint_methods::settings::{Settings, parse};
 #[doc(inline)]
 pub use paint_methods::{
-    BuildArgs, Error, Method, MethodEntry, Presets, Result, SourceData, SourceNeed, State, Step,
+    BuildArgs, Error, Method, MethodEntry, Predictor, Presets, Result, SourceData, SourceNeed,
+    State, Step,
 };
 #[doc(inline)]
 pub use paint_nn::backbone::{Backbone, Features, Request};

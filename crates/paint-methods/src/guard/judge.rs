@@ -67,13 +67,17 @@ impl Judge {
         collapses.then_some(Reason::Collapse)
     }
 
+    /// Whether classes come in runs, or are few and the adapted model gains nothing by its estimate.
+    pub(super) fn in_runs(&self, gains: bool) -> bool {
+        self.runs.holds() || !gains && self.runs.is_concentrated()
+    }
+
     /// The adapted model's logits, with the frozen one's where those stand, and how many do.
     pub(super) fn protected(
         &self,
-        frozen: (&Tensor, &View),
-        adapted: (&Tensor, &View),
+        [(frozen, ours), (adapted, theirs)]: [(&Tensor, &View); 2],
+        in_runs: bool,
     ) -> Result<Protected> {
-        let ((frozen, ours), (adapted, theirs)) = (frozen, adapted);
         let Config { sure, sure_in_runs, differ, .. } = self.config;
         let [b, c] = frozen.dims2("logits")?;
         if self.is_own {
@@ -82,7 +86,7 @@ impl Judge {
         if ours.differs(theirs, sure).is_some_and(|phi| phi > differ) {
             return Ok((frozen.clone(), b));
         }
-        let sure = if self.runs.holds() { sure_in_runs } else { sure };
+        let sure = if in_runs { sure_in_runs } else { sure };
         let stands = ours.contradicted(theirs, sure);
         let count = stands.iter().filter(|stands| **stands).count();
         if count == 0 {
@@ -113,6 +117,7 @@ impl Judge {
         if !view.is_finite() || self.harm([&source, &view], false, b).is_some() {
             return Ok(frozen);
         }
-        Ok(self.protected((&frozen, &source), (&adapted, &view))?.0)
+        let both = [(&frozen, &source), (&adapted, &view)];
+        Ok(self.protected(both, self.in_runs(false))?.0)
     }
 }
