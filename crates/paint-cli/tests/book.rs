@@ -44,10 +44,10 @@ fn furnish(folder: &Path) {
         let Sample { image, .. } = images.sample(0, index).unwrap();
         image.write_png(File::create(path).unwrap()).unwrap();
     };
-    for index in 0..60 {
+    for index in 0..40 {
         let name = format!("{index:03}.png");
         write(folder.join("photos").join(&name), index);
-        write(folder.join("more_photos").join(&name), 60 + index);
+        write(folder.join("more_photos").join(&name), 40 + index);
         let class = CIFAR10_CLASSES[images.label(0, index).unwrap()];
         write(folder.join("labelled").join(class).join(&name), index);
     }
