@@ -6,6 +6,7 @@
 mod message;
 
 mod cmd;
+mod deployment_flags;
 mod exit;
 mod flags;
 mod output;

@@ -11,13 +11,13 @@
 //!    a stream sorted by class raises no alarm.
 //! 4. Where they say that the model is broken, the method goes back to its last good snapshot; where that happens again
 //!    and again, it is frozen for a while and starts again.
-//! 5. The answer to a step is the adapted model's, unless it was undone. While the frozen model's predictions come in runs
-//!    of one class (`stream/prior.rs`) or are of few classes without an estimated gain, and where images are predicted without a step, the frozen model's answers stand
-//!    where it is sure, and all of them where `φ` is large: methods are made for mixed classes, and a model that has
-//!    adapted to one domain may meet another.
+//! 5. The answer to a step is the adapted model's, unless the step was undone. Where the frozen model is sure, its answers
+//!    stand in two cases: while its predictions come in runs of one class (`stream/prior.rs`), or are of few classes with no
+//!    estimated gain; and where images are predicted without a step. Where `φ` is large then, all of its answers stand.
+//!    Methods are made for mixed classes, and a model that has adapted to one domain may meet another.
 //!
-//! The estimated accuracy of both models (`estimate.rs`) is for the account, and has a say in one question: where most
-//! of what the frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?
+//! The estimated accuracy of both models (`estimate.rs`) is for the account. It decides one question: where most of what the
+//! frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?
 //!
 //! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for such a
 //! method points 1, 3 and 5 are left out.
@@ -144,10 +144,10 @@ impl Guard {
                 let estimate = self.estimate(&features, [&frozen, &adapted], b)?;
                 let gains = estimate.is_some_and(|[frozen, adapted]| adapted > frozen);
                 let harm = self.judge.harm([&frozen, &adapted], gains, b);
-                let verdict =
-                    self.watch.judge(&mut *self.inner, &self.judge.config, (harm, is_learnt))?;
-                acted = acted.or(verdict.acted);
-                if verdict.is_trusted && !self.watch.is_fresh() {
+                let seen = (harm, is_learnt);
+                let undone = self.watch.judge(&mut *self.inner, &self.judge.config, seen)?;
+                acted = acted.or(undone);
+                if harm.is_none() && !self.watch.is_fresh() {
                     let mut kept = 0;
                     if self.judge.in_runs(gains) {
                         let both = [(&features.logits, &frozen), (&step.logits, &adapted)];

@@ -1,4 +1,4 @@
-//! The network of the unit tests.
+//! The network of the unit tests, and of `tests/contract.rs`.
 
 use paint_nn::backbone::vit::{Vit, VitConfig};
 use paint_nn::backbone::{Backbone as _, BuildOptions, Weights};

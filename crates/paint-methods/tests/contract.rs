@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a method that cannot be built or run breaks its contract")]
 
 mod outside;
+#[path = "../src/tiny_vit.rs"]
+mod tiny_vit;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,34 +14,19 @@ use paint_methods::{
     BuildArgs, Error, METHODS, Method, MethodEntry, Predictor, Registry, SourceData, SourceNeed,
     State,
 };
-use paint_nn::backbone::vit::{Vit, VitConfig};
-use paint_nn::backbone::{Backbone as _, BuildOptions, Weights};
+use paint_nn::backbone::Backbone as _;
+use paint_nn::backbone::vit::Vit;
 use paint_nn::params::{Params, Trainable};
 use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
 use toml::{Table, toml};
 
-const CLASSES: usize = 5;
+const CLASSES: usize = tiny_vit::CONFIG.num_classes;
 
 /// A ViT whose predictions range from unsure to confident: the head of a drawn one is too weak.
 fn model() -> Vit {
-    let config = VitConfig {
-        image_size: [8, 12],
-        patch_size: 4,
-        embed_dim: 16,
-        depth: 4,
-        num_heads: 2,
-        mlp_ratio: 2.0,
-        num_classes: CLASSES,
-    };
-    let options = BuildOptions::new(&Device::cpu());
-    let mut vit = Vit::build("tiny", config, Weights::Random(Seed(3)), &options).unwrap();
-    for (name, factor) in [("head.weight", 25.0), ("patch_embed.proj.weight", 10.0)] {
-        let id = vit.params().id(name).unwrap();
-        let value = vit.params()[id].scale(factor).unwrap();
-        vit.params_mut().set(id, &value).unwrap();
-    }
-    vit
+    let larger = [("head.weight", 25.0), ("patch_embed.proj.weight", 10.0)];
+    tiny_vit::build(tiny_vit::CONFIG, 3, &larger, &Device::cpu())
 }
 
 fn images(seed: u64, b: usize) -> Tensor {

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
+use paint_tensor::Tensor;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ use crate::journal::Journal;
 use crate::metrics::{Gauges, Metrics};
 use crate::model::Model;
 use crate::options::Options;
-use crate::stream::{StreamId, Table};
+use crate::stream::{Inside, StreamId, Table};
 pub(crate) use job::{Answer, Intent, Job, Slot, late};
 use learn::Learn;
 use task::Task;
@@ -72,6 +73,18 @@ impl Shared {
     /// What is measured now.
     pub(crate) fn gauges(&self) -> Gauges {
         Gauges { queued_images: self.queued.load(Ordering::Relaxed), ..self.table.gauges() }
+    }
+
+    /// Counts images that were answered, and keeps those that are to be learnt from. Says how many wait.
+    fn answered(&self, inside: &mut Inside, images: &Tensor, intent: Intent) -> usize {
+        let count = images.shape().first().copied().unwrap_or(0);
+        inside.images += count as u64;
+        self.metrics.images.add(count as u64);
+        if intent == Intent::PredictFirst && !inside.is_frozen && !inside.is_closed {
+            let dropped = inside.pending.push(images.clone(), 2 * self.options.batch.max(count));
+            self.metrics.unlearnt.add(dropped as u64);
+        }
+        inside.pending.len()
     }
 
     /// Room for so many images, or the refusal.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+use crate::journal::now;
 
 /// Upper ends of the buckets, in seconds.
 const BUCKETS: [f64; 12] =
@@ -95,8 +97,7 @@ impl Metrics {
         self.requests.count(format!("code=\"{code}\""));
         if code == 200 {
             self.request.add(time);
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.last_inference.store(now.as_millis() as u64, Ordering::Relaxed);
+            self.last_inference.store((now() * 1e3) as u64, Ordering::Relaxed);
         } else {
             self.failures.add(1);
         }

@@ -7,5 +7,5 @@ mod pending;
 mod table;
 
 pub(crate) use id::{Bounds, StreamId};
-pub(crate) use live::{Facts, Live, Point};
+pub(crate) use live::{Facts, Inside, Live, Point};
 pub(crate) use table::Table;

@@ -113,22 +113,22 @@ pub fn execute<'a>(
     stop: &Arc<AtomicBool>,
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> Outcome {
-    let grid: Work<'a> = work.into();
+    let work: Work<'a> = work.into();
     let tell: &(dyn Fn(GridEvent<'_>) + Sync) = &|event| {
         let _ = catch_unwind(AssertUnwindSafe(|| tell(event)));
     };
     // Rows of the same settings share their cells, and two workers cannot share a folder.
-    let first_of = |cell: &Cell| grid.cells.iter().position(|other| other.id == cell.id);
-    let firsts: Vec<usize> = grid.cells.iter().map(|cell| first_of(cell).unwrap_or(0)).collect();
-    let jobs = jobs.clamp(1, grid.cells.len().max(1));
-    let (next, ends) = (AtomicUsize::new(0), Mutex::new(vec![None; grid.cells.len()]));
+    let first_of = |cell: &Cell| work.cells.iter().position(|other| other.id == cell.id);
+    let firsts: Vec<usize> = work.cells.iter().map(|cell| first_of(cell).unwrap_or(0)).collect();
+    let jobs = jobs.clamp(1, work.cells.len().max(1));
+    let (next, ends) = (AtomicUsize::new(0), Mutex::new(vec![None; work.cells.len()]));
     let is_stopped = || stop.load(Ordering::Relaxed);
-    let labour = || {
+    let run_cells = || {
         while !is_stopped() {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(cell) = grid.cells.get(at) else { return };
+            let Some(cell) = work.cells.get(at) else { return };
             if firsts[at] == at {
-                let end = finish(grid, at, cell, jobs, stop, tell);
+                let end = finish(work, at, cell, jobs, stop, tell);
                 if end.is_err() && is_stopped() {
                     return;
                 }
@@ -138,20 +138,20 @@ pub fn execute<'a>(
         }
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(labour)).collect();
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(run_cells)).collect();
         for worker in workers {
             // A worker catches every panic of a run; a cell that it leaves without an end counts as failed.
             let _ = worker.join();
         }
     });
     let mut ends: Vec<End> = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for (at, cell) in grid.cells.iter().enumerate().filter(|(at, _)| firsts[*at] != *at) {
+    for (at, cell) in work.cells.iter().enumerate().filter(|(at, _)| firsts[*at] != *at) {
         let end = ends[firsts[at]].clone();
         let relabelled = |result| CellResult { label: cell.label.clone(), ..result };
         ends[at] = end.map(|end| end.map(relabelled));
         ends[at].iter().for_each(|end| announce(at, end, tell));
     }
-    outcome(grid.cells, ends, is_stopped())
+    outcome(work.cells, ends, is_stopped())
 }
 
 fn announce(
@@ -193,20 +193,20 @@ fn outcome(cells: &[Cell], ends: Vec<End>, is_stopped: bool) -> Outcome {
 
 /// Reads or makes the result of one cell.
 fn finish(
-    grid: Work<'_>,
+    work: Work<'_>,
     at: usize,
     cell: &Cell,
     jobs: usize,
     stop: &Arc<AtomicBool>,
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> std::result::Result<CellResult, String> {
-    if let Some(result) = CellResult::read(&cell.config.out, cell, grid.protocol) {
+    if let Some(result) = CellResult::read(&cell.config.out, cell, work.protocol) {
         tell(GridEvent::Found { cell: at });
         return Ok(result);
     }
     let run = || {
         CellTiming::begin(&cell.config.out, jobs)?;
-        run(grid, at, cell, stop, tell)
+        run(work, at, cell, stop, tell)
     };
     catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|panic| {
@@ -218,20 +218,20 @@ fn finish(
 }
 
 fn run(
-    grid: Work<'_>,
+    work: Work<'_>,
     at: usize,
     cell: &Cell,
     stop: &Arc<AtomicBool>,
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> Result<CellResult> {
-    let experiment = Experiment::open_with(cell.config.clone(), grid.methods)?;
+    let experiment = Experiment::open_with(cell.config.clone(), work.methods)?;
     check_images(cell, &experiment)?;
     let experiment = experiment.stopping_on(Arc::clone(stop));
     let (summary, mut method) = experiment
         .finish(Earlier::Resume, |event: &Event| tell(GridEvent::Running { cell: at, event }))?;
     // A picture is no reason to lose a result.
     let _ = Looks::after(&experiment, &mut *method).and_then(|looks| looks.write(&cell.config.out));
-    let result = CellResult::new(cell, grid.protocol, &summary);
+    let result = CellResult::new(cell, work.protocol, &summary);
     write_json(&cell.config.out.join(CellResult::FILE), &result)?;
     Ok(result)
 }

@@ -10,12 +10,12 @@ use anyhow::Context as _;
 use paint_run::session::{End, OnDamage, Reading, Start};
 use paint_run::{Deployment, Draft, Session, deployment};
 
+use crate::deployment_flags::DeploymentFlags;
 use crate::exit::Harm;
-use crate::flags::{DryRunFlag, NetworkFlags, SetFlag, WrapFlags};
+use crate::flags::DryRunFlag;
 use crate::output::is_broken_pipe;
 use crate::plan::{Plan, adaptation};
 use crate::signals::{Interrupted, Signals};
-use crate::source::SourceArgs;
 use images::ImageArgs;
 use output::Output;
 
@@ -68,13 +68,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    network: NetworkFlags,
-    #[command(flatten)]
-    source: SourceArgs,
-    #[command(flatten)]
-    wrap: WrapFlags,
-    #[command(flatten)]
-    set: SetFlag,
+    deployment: DeploymentFlags,
     #[command(flatten)]
     dry: DryRunFlag,
 }
@@ -89,8 +83,8 @@ Examples:
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let begun = Instant::now();
-    args.network.compute.threads.start()?;
-    let draft = draft(args)?;
+    args.deployment.network.compute.threads.start()?;
+    let draft = args.deployment.draft(&args.weights, &args.method)?;
     let config: deployment::Config = draft.resolve_as()?;
     let images = args.images.open(config.seed)?;
     if args.dry.dry_run {
@@ -103,7 +97,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         on_damage: if args.strict { OnDamage::Stop } else { OnDamage::Skip },
         start: if args.from_start { Start::First } else { Start::WhereStopped },
         stop: Some(signals.stop()),
-        ..Reading::new(args.network.batch_size.unwrap_or(50) as usize)
+        ..Reading::new(args.deployment.batch_size())
     };
     let names: Vec<String> = session.class_names().to_vec();
     let end = session.read(&images, reading, &mut |event| output.show(event, &names));
@@ -160,18 +154,6 @@ fn session(args: &Args, config: deployment::Config) -> anyhow::Result<Session> {
     Ok(if args.no_adapt { session.without_learning() } else { session })
 }
 
-/// What was typed.
-fn draft(args: &Args) -> anyhow::Result<Draft> {
-    let mut draft = Draft::default();
-    draft.set("model.weights", args.weights.display().to_string())?;
-    draft.set("method.name", args.method.as_str())?;
-    args.network.apply_to_deployment(&mut draft)?;
-    args.source.apply(&mut draft)?;
-    args.set.apply(&mut draft)?;
-    args.wrap.apply(&mut draft, true)?;
-    Ok(draft)
-}
-
 /// Prints what would adapt to how many images.
 fn plan(
     args: &Args,
@@ -185,8 +167,7 @@ fn plan(
         || "what is learnt is lost in the end: no --state".into(),
         |path| format!("what is learnt is kept in {}", path.display()),
     );
-    let facts =
-        [format!("{images} in batches of {}", args.network.batch_size.unwrap_or(50)), state];
+    let facts = [format!("{images} in batches of {}", args.deployment.batch_size()), state];
     let plan = Plan::new(&config, &facts, |key| adaptation(draft, &config.method, key))?;
     crate::output::Output::new(args.json).print(&plan, Plan::text)
 }

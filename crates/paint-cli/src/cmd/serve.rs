@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
-use paint_run::{Draft, deployment};
+use paint_run::deployment;
 use paint_serve::{Mode, Options, Replay, Server};
 
 use crate::Usage;
-use crate::flags::{NetworkFlags, SetFlag, WrapFlags};
+use crate::deployment_flags::DeploymentFlags;
 use crate::signals::Signals;
-use crate::source::SourceArgs;
 use limits::LimitArgs;
 
 /// Serve a model that adapts to its streams
@@ -91,13 +90,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
-    network: NetworkFlags,
-    #[command(flatten)]
-    source: SourceArgs,
-    #[command(flatten)]
-    wrap: WrapFlags,
-    #[command(flatten)]
-    set: SetFlag,
+    deployment: DeploymentFlags,
 }
 
 const EXAMPLES: &str = "\
@@ -108,7 +101,7 @@ Examples:
   paint serve --weights model.safetensors --listen 0.0.0.0:8000 --token-file token";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    args.network.compute.threads.start()?;
+    args.deployment.network.compute.threads.start()?;
     let own = args.demo && args.state.is_none();
     let options = options(args)?;
     let (state, token) = (options.state.clone(), options.token.clone());
@@ -139,15 +132,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn config(args: &Args) -> anyhow::Result<deployment::Config> {
-    let mut draft = Draft::default();
     let weights = args.weights.as_deref().unwrap_or(Path::new("embedded"));
-    draft.set("model.weights", weights.display().to_string())?;
-    draft.set("method.name", args.method.as_str())?;
-    args.network.apply_to_deployment(&mut draft)?;
-    args.source.apply(&mut draft)?;
-    args.set.apply(&mut draft)?;
-    args.wrap.apply(&mut draft, true)?;
-    Ok(draft.resolve_as()?)
+    Ok(args.deployment.draft(weights, &args.method)?.resolve_as()?)
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {
@@ -159,7 +145,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         None => "paint-state".into(),
     };
     let read = |path: &PathBuf| {
-        let text = std::fs::read_to_string(path)
+        let text = paint_files::read_text(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         anyhow::Ok(text.trim().to_owned())
     };
@@ -173,7 +159,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         listen: args.listen,
         admin: args.admin,
         mode: Mode::from_name(&args.mode).unwrap_or_default(),
-        batch: args.network.batch_size.unwrap_or(50) as usize,
+        batch: args.deployment.batch_size(),
         max_delay: args.max_delay.map(seconds).transpose()?,
         checkpoint_every: args.checkpoint_every,
         snapshot_every: args.snapshot_every,

@@ -31,12 +31,6 @@ pub(super) struct Watch {
     is_distrusted: bool,
 }
 
-/// What to do after a step.
-pub(super) struct Verdict {
-    pub(super) is_trusted: bool,
-    pub(super) acted: Option<Acted>,
-}
-
 impl Watch {
     pub(super) fn is_paused(&self) -> bool {
         self.pause > 0
@@ -68,24 +62,19 @@ impl Watch {
         false
     }
 
-    /// Judges a step by what speaks against it. One that was not learnt needs no undoing.
+    /// Judges a step by what speaks against it, and undoes it for that. One that was not learnt needs no undoing.
     pub(super) fn judge(
         &mut self,
         method: &mut dyn Method,
         config: &Config,
         (harm, is_learnt): (Option<Reason>, bool),
-    ) -> Result<Verdict> {
+    ) -> Result<Option<Acted>> {
         self.is_distrusted = harm.is_some();
-        let is_trusted = !self.is_distrusted;
-        let acted = match harm {
-            _ if !is_learnt => None,
-            Some(reason) => Some(self.undo(method, config, reason)?),
-            None => {
-                self.gained(method, config)?;
-                None
-            }
-        };
-        Ok(Verdict { is_trusted, acted })
+        match harm {
+            _ if !is_learnt => Ok(None),
+            Some(reason) => self.undo(method, config, reason).map(Some),
+            None => self.gained(method, config).map(|()| None),
+        }
     }
 
     fn gained(&mut self, method: &dyn Method, config: &Config) -> Result<()> {

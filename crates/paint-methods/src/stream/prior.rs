@@ -131,11 +131,10 @@ impl Correlation {
 /// than chance: `Σ ln(K Σ_k π_k p_k) > min(K - 1, B)`. A batch of fewer than [`FEWEST`] images stays as it is.
 pub(crate) fn corrected(logits: &Tensor) -> Result<Tensor> {
     let [b, k] = logits.dims2("logits")?;
-    let rows = logits.to_vec()?;
-    let shares = shares(&rows, k);
+    let p = tempered(&logits.to_vec()?, k);
+    let shares = shares_of(&p, k);
     let likelihood = |p: &[f64]| -> f64 { p.iter().zip(&shares).map(|(p, s)| p * s).sum() };
-    let gain: f64 =
-        tempered(&rows, k).chunks_exact(k).map(|p| (k as f64 * likelihood(p)).ln()).sum();
+    let gain: f64 = p.chunks_exact(k).map(|p| (k as f64 * likelihood(p)).ln()).sum();
     if b < FEWEST || gain <= (k - 1).min(b) as f64 {
         return Ok(logits.clone());
     }
@@ -151,12 +150,16 @@ fn tempered(rows: &[f32], k: usize) -> Vec<f64> {
 /// `π`, the classes' shares among rows of `k` logits, by expectation and maximisation (Saerens et al. 2002). Equal where
 /// there are fewer than [`FEWEST`] rows.
 pub(crate) fn shares(rows: &[f32], k: usize) -> Vec<f64> {
+    shares_of(&tempered(rows, k), k)
+}
+
+/// The same of rows of probabilities.
+fn shares_of(p: &[f64], k: usize) -> Vec<f64> {
     let mut shares = vec![1.0 / k as f64; k];
-    let count = rows.len() / k;
+    let count = p.len() / k;
     if count < FEWEST {
         return shares;
     }
-    let p = tempered(rows, k);
     for _ in 0..ROUNDS {
         let mut sums = vec![SMOOTHING; k];
         for row in p.chunks_exact(k) {

@@ -11,7 +11,7 @@ use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use super::job::entropy;
+use super::job::mean_entropy;
 use crate::fault::Fault;
 use crate::journal::now;
 use crate::looks::Looks;
@@ -147,9 +147,7 @@ impl Held {
         let condition = prompt.as_ref().map(|prompt| prompt.index as u64);
         let condition = condition.or(scalar("domain").filter(|id| *id >= 0.0).map(|id| id as u64));
         let classes = shared.model.classes;
-        let logits = logits.to_vec()?;
-        let rows = logits.chunks_exact(classes);
-        let mean = rows.clone().map(entropy).sum::<f64>() / rows.len().max(1) as f64;
+        let entropy = mean_entropy(&logits.to_vec()?, classes);
         let pixels = images.to_vec()?;
         let size = shared.model.size;
         let looks = Looks::of(&pixels, size);
@@ -162,11 +160,11 @@ impl Held {
         let point = Point {
             time: now(),
             step,
-            images: rows.len(),
+            images: logits.shape()[0],
             condition: condition.unwrap_or(0),
             is_new,
             reliability: prompt.as_ref().and_then(|prompt| prompt.reliability).map(f64::from),
-            entropy: mean / (classes.max(2) as f64).ln(),
+            entropy: entropy / (classes.max(2) as f64).ln(),
             estimate_adapted: estimate.map(|[_, adapted]| adapted),
             estimate_frozen: estimate.map(|[frozen, _]| frozen),
             is_frozen: report.is_some_and(|report| report.frozen_answer),

@@ -67,11 +67,6 @@ pub(crate) struct Answer {
 }
 
 impl Job {
-    /// Images of the request.
-    pub(crate) fn count(&self) -> usize {
-        self.images.shape().first().copied().unwrap_or(0)
-    }
-
     pub(super) fn is_for_learner(&self) -> bool {
         self.intent == Intent::AdaptFirst || self.bounds != Bounds::default()
     }
@@ -99,20 +94,27 @@ pub(crate) fn late() -> Fault {
 impl Answer {
     /// What logits `[B, C]` say; NaN and infinity say nothing.
     pub(super) fn new(logits: &Tensor, facts: Facts, adapted: bool) -> Result<Self, Fault> {
-        let [b, classes] = logits.dims2("logits")?;
+        let [_, classes] = logits.dims2("logits")?;
         let logits = logits.to_vec()?;
         if logits.iter().any(|logit| !logit.is_finite()) {
             return Err(Fault::Failed(
                 "logits: expected finite numbers, found NaN or infinity".to_owned(),
             ));
         }
-        let entropy = logits.chunks_exact(classes).map(entropy).sum::<f64>() / b.max(1) as f64;
+        let entropy = mean_entropy(&logits, classes);
         Ok(Self { logits, facts, adapted, entropy })
     }
 }
 
+/// The mean over rows of logits, in nats.
+pub(super) fn mean_entropy(logits: &[f32], classes: usize) -> f64 {
+    let rows = logits.chunks_exact(classes);
+    let count = rows.len().max(1);
+    rows.map(entropy).sum::<f64>() / count as f64
+}
+
 /// Of one row of logits, in nats.
-pub(super) fn entropy(row: &[f32]) -> f64 {
+fn entropy(row: &[f32]) -> f64 {
     let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let exp: Vec<f64> = row.iter().map(|z| f64::from(z - top).exp()).collect();
     let sum: f64 = exp.iter().sum();

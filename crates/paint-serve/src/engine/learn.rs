@@ -68,13 +68,7 @@ impl Learn {
 
     /// Streams with images that have waited for long enough.
     fn due(&self) -> Vec<StreamId> {
-        let options = &self.shared.options;
-        let is_due = |held: &&Held| {
-            let inside = held.live.lock();
-            let waited = inside.pending.since().map(|since| since.elapsed());
-            let is_late = options.max_delay.is_some_and(|most| waited.is_some_and(|it| it >= most));
-            !inside.is_frozen && (inside.pending.len() >= options.batch || is_late)
-        };
+        let is_due = |held: &&Held| held.live.lock().is_due(&self.shared.options);
         self.held.values().filter(is_due).map(|held| held.live.id.clone()).collect()
     }
 
@@ -185,13 +179,7 @@ impl Learn {
         let mut inside = held.live.lock();
         inside.used = Some(Instant::now());
         let answer = Answer::new(&logits, inside.facts.clone(), is_step)?;
-        inside.images += job.count() as u64;
-        shared.metrics.images.add(job.count() as u64);
-        if job.intent == Intent::PredictFirst && !inside.is_frozen {
-            let most = 2 * shared.options.batch.max(job.count());
-            let dropped = inside.pending.push(job.images.clone(), most);
-            shared.metrics.unlearnt.add(dropped as u64);
-        }
+        shared.answered(&mut inside, &job.images, job.intent);
         Ok(answer)
     }
 
@@ -201,10 +189,7 @@ impl Learn {
         let Some(held) = self.held.get_mut(stream) else { return };
         let lesson = {
             let mut inside = held.live.lock();
-            let is_late = shared.options.max_delay.is_some_and(|most| {
-                inside.pending.since().is_some_and(|since| since.elapsed() >= most)
-            });
-            if inside.is_frozen || inside.pending.len() < shared.options.batch && !is_late {
+            if !inside.is_due(&shared.options) {
                 return;
             }
             inside.pending.take(shared.options.batch)

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::Shared;
-use super::job::{Answer, Intent, Job};
+use super::job::{Answer, Job};
 use super::task::Task;
 use crate::fault::Fault;
 use crate::journal::log;
@@ -49,18 +49,8 @@ fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared) {
     let _ = reply.send(answer);
     drop(slot);
     if is_answered {
-        let count = images.shape().first().copied().unwrap_or(0);
-        let waits = {
-            let mut inside = live.lock();
-            inside.images += count as u64;
-            if intent == Intent::PredictFirst && !inside.is_frozen && !inside.is_closed {
-                let dropped = inside.pending.push(images, 2 * shared.options.batch.max(count));
-                shared.metrics.unlearnt.add(dropped as u64);
-            }
-            inside.pending.len()
-        };
-        shared.metrics.images.add(count as u64);
-        if waits >= shared.options.batch {
+        let waiting = shared.answered(&mut live.lock(), &images, intent);
+        if waiting >= shared.options.batch {
             // A full queue is no loss: waiting images are looked for again and again.
             let _ = learn.try_send(Task::Lesson(live.id.clone()));
         }

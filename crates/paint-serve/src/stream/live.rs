@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::id::StreamId;
 use super::pending::Pending;
 use crate::looks::Looks;
+use crate::options::Options;
 
 /// Steps of the timeline.
 const POINTS: usize = 4096;
@@ -120,6 +121,13 @@ impl Inside {
         if self.points.len() > POINTS {
             self.points.pop_front();
         }
+    }
+
+    /// Whether enough images wait to be learnt from, or some have waited for long enough.
+    pub(crate) fn is_due(&self, options: &Options) -> bool {
+        let waited = self.pending.since().map(|since| since.elapsed());
+        let is_late = options.max_delay.is_some_and(|most| waited.is_some_and(|it| it >= most));
+        !self.is_frozen && (self.pending.len() >= options.batch || is_late)
     }
 
     /// Forgets the timeline, as a reset does.

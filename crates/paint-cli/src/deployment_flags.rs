@@ -1,0 +1,40 @@
+//! What `adapt` and `serve` put to work: a network, a method, and what stands between them and the images.
+
+use std::path::Path;
+
+use paint_run::Draft;
+
+use crate::flags::{NetworkFlags, SetFlag, WrapFlags};
+use crate::source::SourceArgs;
+
+/// How a model is deployed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeploymentFlags {
+    #[command(flatten)]
+    pub(crate) network: NetworkFlags,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    wrap: WrapFlags,
+    #[command(flatten)]
+    set: SetFlag,
+}
+
+impl DeploymentFlags {
+    /// What was typed, for these weights and this method.
+    pub(crate) fn draft(&self, weights: &Path, method: &str) -> anyhow::Result<Draft> {
+        let mut draft = Draft::default();
+        draft.set("model.weights", weights.display().to_string())?;
+        draft.set("method.name", method)?;
+        self.network.apply_to_deployment(&mut draft)?;
+        self.source.apply(&mut draft)?;
+        self.set.apply(&mut draft)?;
+        self.wrap.apply(&mut draft, true)?;
+        Ok(draft)
+    }
+
+    /// Images per step.
+    pub(crate) fn batch_size(&self) -> usize {
+        self.network.batch_size.unwrap_or(50) as usize
+    }
+}
