@@ -17,7 +17,7 @@ use tiny_vit::{close, model, movement};
 use toml::toml;
 
 #[test]
-fn seven_steps_match_pytorch() {
+fn eight_steps_match_pytorch() {
     let fixture = Fixture::read("keel/steps.safetensors");
     let (vit, images) = (model(&fixture), fixture.tensor("source.images"));
     let source = Some(SourceData { images: &images, labels: None });
@@ -26,7 +26,7 @@ fn seven_steps_match_pytorch() {
         toml! { preset = "vit_cifar10" first_block = 0 blocks = 3 strength = 0.5 memory = 30 };
     let mut keel = by_name("keel").unwrap().build(&args, &settings).unwrap();
     let mut fired = 0.0;
-    for t in 0..7 {
+    for t in 0..8 {
         let at = |key: &str| format!("step{t}.{key}");
         let step = keel.step(&fixture.tensor(&at("images"))).unwrap();
         let scalar = |name: &str| step.scalars.iter().find(|(key, _)| *key == name).unwrap().1;
@@ -37,7 +37,7 @@ fn seven_steps_match_pytorch() {
         let apart = gap(&step.logits.to_vec().unwrap(), &fixture.values(&at("logits")));
         assert!(apart < 2e-4, "step {t}: {apart:e}");
     }
-    assert_eq!(fired, 3.0);
+    assert_eq!(fired, 4.0);
     let state = keel.save().unwrap();
     for domain in 0..2 {
         for key in ["key", "patch.0.mean"] {
@@ -64,7 +64,7 @@ impl MixDraws for Replay {
 }
 
 #[test]
-fn seven_steps_of_the_gradient_form_match_pytorch() {
+fn eight_steps_of_the_gradient_form_match_pytorch() {
     let file = "keel/gradient.safetensors";
     let fixture = Fixture::read(file);
     let (vit, images) = (model(&fixture), fixture.tensor("source.images"));
@@ -74,7 +74,7 @@ fn seven_steps_of_the_gradient_form_match_pytorch() {
     let settings: toml::Table = serde_json::from_value(fixture.config["settings"].clone()).unwrap();
     let mut keel = by_name("keel").unwrap().build(&args, &settings).unwrap();
     let mut learned = Vec::new();
-    for t in 0..7 {
+    for t in 0..8 {
         let at = |key: &str| format!("step{t}.{key}");
         let step = keel.step(&fixture.tensor(&at("images"))).unwrap();
         let scalar =

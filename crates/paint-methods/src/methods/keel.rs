@@ -24,11 +24,12 @@
 //! embedding and of block 0, standardised by clean images and clipped.
 //!
 //! 7. The mean key `k` of a batch, given domain `j`: `ln p(k|j) = -f/2 (d_j/v_j + ln v_j)`, `d_j` the mean squared
-//!    distance to the domain's key, `v_j = s_j (1/B + 1/n_j) + 0.1`, `f = 12`; given a domain not met before, distance to
+//!    distance to the domain's key, `v_j = s_j (1/B + 1/n_j + 0.03)`, `f = 12`; given a domain not met before, distance to
 //!    the clean key and `v = 1/B + 1`. Thresholds follow from the batch size.
 //! 8. The domain is the most probable state of a hidden Markov chain that changes once in a thousand images; where the
 //!    unknown one is, it is added. Batches below 16 images add one when the last 16 images together say so. Beyond
-//!    `capacity` the two nearest domains are joined.
+//!    `capacity` the two nearest domains are joined. One state is that of clean images, with key 0 and
+//!    `v = 1/B + 1/n_s + 0.03`: there the frozen model answers, and nothing is learnt.
 //!
 //! Classes that come in runs shift class tokens as a corruption does, and have to be told apart from it.
 //!
@@ -215,7 +216,7 @@ impl Keel {
                 scalars.push(("weight", weight));
                 scalars.push(("domain", domain.map_or(-1.0, |id| id as f64)));
                 scalars.push(("domains", memory.domains.len() as f64));
-                match gradient.as_mut().filter(|_| !correlated) {
+                match gradient.as_mut().filter(|_| !correlated && domain.is_some()) {
                     None => features.logits,
                     Some(gradient) => {
                         if tunes && images.shape()[0] >= self.config.fewest_images {
@@ -280,9 +281,9 @@ impl Method for Keel {
                 let correlated = self.in_runs();
                 let (embedding, mut memory) = (model.embed(&images)?, memory.clone());
                 let (batch, how) = ((&embedding, classes), (Mode::Look, self.reach()));
-                let (features, _) =
+                let (features, Found { domain, .. }) =
                     align::forward(model, reference, &self.config, &mut memory, batch, how)?;
-                match gradient.as_ref().filter(|_| !correlated) {
+                match gradient.as_ref().filter(|_| !correlated && domain.is_some()) {
                     None => Ok(features.logits),
                     Some(gradient) => {
                         joined(&features.logits, &gradient.logits(&embedding)?, &self.config)

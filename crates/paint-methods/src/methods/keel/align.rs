@@ -42,7 +42,7 @@ impl Reference {
 /// What a pass found beside its features.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The number of the domain, if one is known.
+    /// The number of the domain; none where images are clean.
     pub(super) domain: Option<u64>,
     /// The mean of `w` over the aligned blocks.
     pub(super) weight: f64,
@@ -104,7 +104,7 @@ struct Aligner<'a> {
     memory: RefCell<&'a mut Memory>,
     /// Of the embedding; block 0 adds its own.
     keys: RefCell<Vec<Vec<f32>>>,
-    /// The place of the domain, from block 0 on.
+    /// The place of the domain, from block 0 on; none where images are clean.
     chosen: Cell<Option<usize>>,
     /// `w` of each aligned block.
     weights: RefCell<Vec<f64>>,
@@ -170,11 +170,13 @@ impl Aligner<'_> {
             Mode::Look => memory.find(&keys),
             Mode::Learn => {
                 let bounds = (self.config.capacity, self.config.memory);
-                let at = memory.assign(&keys, source.blocks.len(), bounds);
-                let domain = &mut memory.domains[at];
-                domain.images = domain.images.min(self.config.memory) + b as u64;
-                domain.seen += b as u64;
-                Some(at)
+                let found = memory.assign(&keys, source.blocks.len(), bounds);
+                if let Some(at) = found {
+                    let domain = &mut memory.domains[at];
+                    domain.images = domain.images.min(self.config.memory) + b as u64;
+                    domain.seen += b as u64;
+                }
+                found
             }
         });
         Ok(())

@@ -29,6 +29,8 @@ const SPREAD: (f32, usize) = (0.25, 8);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     pub(super) domains: Vec<Domain>,
+    /// The probability that the present images are clean.
+    clean: f32,
     /// Keys of the last images, while batches are small.
     window: Vec<Vec<f32>>,
     /// The number of the next domain.
@@ -39,6 +41,8 @@ pub(super) struct Memory {
 #[derive(Debug)]
 pub(super) struct Keys {
     rows: Vec<Vec<f32>>,
+    /// `n_s`, the clean images that they are standardised by.
+    clean_images: u64,
 }
 
 impl Keys {
@@ -49,7 +53,7 @@ impl Keys {
                 .zip(clean())
                 .for_each(|(x, (m, s))| *x = ((*x - m) / s).clamp(-CLIP, CLIP));
         }
-        Self { rows }
+        Self { rows, clean_images: source.images as u64 }
     }
 }
 
@@ -79,6 +83,11 @@ fn fit(key: &[f32], b: usize, domain: &Domain) -> f64 {
     log_density(mean_square(key, Some(&domain.key)), v)
 }
 
+/// How well it fits clean images, whose keys have mean 0 and variance 1.
+fn fit_clean(key: &[f32], b: usize, clean_images: u64) -> f64 {
+    log_density(mean_square(key, None), 1.0 / b as f64 + 1.0 / clean_images as f64 + LEAST)
+}
+
 /// How well it fits none that has been met.
 fn fit_unseen(key: &[f32], b: usize) -> f64 {
     log_density(mean_square(key, None), 1.0 / b as f64 + UNSEEN)
@@ -89,26 +98,22 @@ fn argmax(values: &[f64]) -> Option<usize> {
 }
 
 impl Memory {
-    /// The domain that images of these keys fit best, if any is known. Nothing changes.
+    /// The domain that images of these keys fit best; none where clean images fit better. Nothing changes.
     pub(super) fn find(&self, keys: &Keys) -> Option<usize> {
-        let key = mean(&keys.rows);
-        argmax(
-            &self
-                .domains
-                .iter()
-                .map(|domain| fit(&key, keys.rows.len(), domain))
-                .collect::<Vec<_>>(),
-        )
+        let (key, b) = (mean(&keys.rows), keys.rows.len());
+        let fits: Vec<f64> = self.domains.iter().map(|domain| fit(&key, b, domain)).collect();
+        let clean = fit_clean(&key, b, keys.clean_images);
+        argmax(&fits).filter(|&at| fits[at] > clean)
     }
 
-    /// The place of the domain that a batch belongs to, which learns its key; a new one where none fits (Eq. 8). `blocks`
-    /// are those of the network, `bound` the most images that count.
+    /// The place of the domain that a batch belongs to, which learns its key; a new one where none fits (Eq. 8); none where
+    /// the images are clean. `blocks` are those of the network, `bound` the most images that count.
     pub(super) fn assign(
         &mut self,
         keys: &Keys,
         blocks: usize,
         (capacity, bound): (usize, u64),
-    ) -> usize {
+    ) -> Option<usize> {
         let b = keys.rows.len();
         let small = b < WINDOW;
         if small {
@@ -118,37 +123,45 @@ impl Memory {
         }
         let key = mean(&keys.rows);
         let change = 1.0 - (1.0 - CHANGE).powi(b.min(10_000) as i32);
-        let known = self.domains.len();
-        let reached = |weight: f64| ((1.0 - change) * weight + change / (known + 1) as f64).ln();
+        let share = change / (self.domains.len() + 2) as f64;
+        let reached = |weight: f32| ((1.0 - change) * f64::from(weight) + share).ln();
         let mut fits: Vec<f64> = self
             .domains
             .iter()
-            .map(|domain| reached(f64::from(domain.weight)) + fit(&key, b, domain))
+            .map(|domain| reached(domain.weight) + fit(&key, b, domain))
             .collect();
+        let clean = reached(self.clean) + fit_clean(&key, b, keys.clean_images);
         let unseen = reached(0.0) + fit_unseen(&key, b);
-        if known == 0 || !small && fits.iter().all(|&fit| unseen > fit) {
+        if !small && unseen > clean && fits.iter().all(|&fit| unseen > fit) {
             self.create(key.clone(), blocks);
             fits.push(unseen);
         }
-        let at = argmax(&fits).unwrap_or(0);
-        let total: f64 = fits.iter().map(|fit| (fit - fits[at]).exp()).sum();
-        for (domain, fit) in self.domains.iter_mut().zip(&fits) {
-            domain.weight = ((fit - fits[at]).exp() / total) as f32;
+        let found = argmax(&fits).filter(|&at| fits[at] > clean);
+        let largest = found.map_or(clean, |at| fits[at]);
+        let odds = |fit: f64| (fit - largest).exp();
+        let total = odds(clean) + fits.iter().map(|&fit| odds(fit)).sum::<f64>();
+        self.clean = (odds(clean) / total) as f32;
+        for (domain, &fit) in self.domains.iter_mut().zip(&fits) {
+            domain.weight = (odds(fit) / total) as f32;
         }
+        let at = found?;
         self.domains[at].learn(keys, &key, bound);
-        if self.domains.len() > capacity { self.merge(at) } else { at }
+        Some(if self.domains.len() > capacity { self.merge(at) } else { at })
     }
 
-    /// Small batches: a new domain where the last [`WINDOW`] images together fit none.
+    /// Small batches: a new domain where the last [`WINDOW`] images together are neither clean nor of one that is known.
     fn watch(&mut self, keys: &Keys, blocks: usize) {
         self.window.extend_from_slice(&keys.rows);
         self.window.drain(..self.window.len().saturating_sub(WINDOW));
-        if self.domains.is_empty() || self.window.len() < WINDOW {
+        if self.window.len() < WINDOW {
             return;
         }
         let key = mean(&self.window);
         let unseen = (CHANGE * WINDOW as f64).ln() + fit_unseen(&key, WINDOW);
-        if self.domains.iter().all(|domain| unseen > fit(&key, WINDOW, domain)) {
+        let is_new = unseen > fit_clean(&key, WINDOW, keys.clean_images)
+            && self.domains.iter().all(|domain| unseen > fit(&key, WINDOW, domain));
+        if is_new {
+            self.clean = 0.0;
             self.domains.iter_mut().for_each(|domain| domain.weight = 0.0);
             self.create(key, blocks);
             if let Some(domain) = self.domains.last_mut() {
@@ -182,6 +195,8 @@ impl Memory {
         let mut state = State::default();
         state.counters.insert("next".into(), self.next);
         state.counters.insert("domains".into(), self.domains.len() as u64);
+        let clean = Tensor::from_vec(vec![self.clean], [1], &Device::cpu())?;
+        state.tensors.insert("clean".into(), clean);
         if !self.window.is_empty() {
             let (rows, flat) = (self.window.len(), self.window.concat());
             let shape = [rows, flat.len() / rows];
@@ -212,7 +227,15 @@ impl Memory {
             }
             None => Vec::new(),
         };
+        let clean = match state.tensor("clean")?.to_vec()?[..] {
+            [clean] if (0.0..=1.0).contains(&clean) => clean,
+            ref found => {
+                let expected = "a probability in \"clean\"".to_owned();
+                return Err(Error::State { expected, found: format!("{found:?}") });
+            }
+        };
         Ok(Self {
+            clean,
             domains: (0..count).map(load).collect::<Result<_>>()?,
             window,
             next: state.counter("next")?,
@@ -247,15 +270,30 @@ mod tests {
     fn keys(centre: f64, seed: u64) -> Keys {
         let mut rng = Seed(seed).derive("keys", &[]);
         let row = |_| (0..64).map(|_| (centre + 0.9 * rng.normal()) as f32).collect();
-        Keys { rows: (0..50).map(row).collect() }
+        Keys { rows: (0..50).map(row).collect(), clean_images: 300 }
     }
 
     #[test]
     fn domains_half_a_deviation_apart_are_told_apart_and_known_again() {
         let mut memory = Memory::default();
         let mut assign = |centre, seed| memory.assign(&keys(centre, seed), 1, (16, 200));
-        let places = [0.9, 0.9, 0.4, 0.4, 0.9, 0.4].into_iter().zip(1..);
-        let found: Vec<usize> = places.map(|(centre, seed)| assign(centre, seed)).collect();
-        assert_eq!(found, [0, 0, 1, 1, 0, 1]);
+        let places = [1.0, 1.0, 0.5, 0.5, 1.0, 0.5].into_iter().zip(1..);
+        let found: Vec<_> = places.map(|(centre, seed)| assign(centre, seed)).collect();
+        assert_eq!(found, [0, 0, 1, 1, 0, 1].map(Some));
+    }
+
+    #[test]
+    fn clean_images_are_of_no_domain_before_and_after_one_that_is_near() {
+        let mut memory = Memory::default();
+        let centres = [0.0, 0.05, 0.5, 0.5, 0.0, 0.5].into_iter().zip(1..);
+        let found: Vec<_> = centres
+            .map(|(centre, seed)| {
+                let keys = keys(centre, seed);
+                let at = memory.assign(&keys, 1, (16, 200));
+                assert_eq!(memory.find(&keys), at);
+                at
+            })
+            .collect();
+        assert_eq!(found, [None, None, Some(0), Some(0), None, Some(0)]);
     }
 }

@@ -51,16 +51,19 @@ fn scalar(step: &crate::Step, name: &str) -> f64 {
 #[test]
 fn clean_images_are_left_alone_and_shifted_ones_are_not() {
     let model = vit(3);
-    let mut method = keel(&model, &toml! { preset = "vit_cifar10" prior = false });
-    let clean = tiny(1, 60, [0.0, 1.0]);
-    let step = method.step(&clean).unwrap();
-    assert_eq!(scalar(&step, "weight"), 0.0);
-    assert_eq!(
-        bits(&step.logits),
-        bits(&model.forward(&clean, &Request::default()).unwrap().logits)
-    );
-    let step = method.step(&tiny(2, 60, [0.6, 1.0])).unwrap();
-    assert!(scalar(&step, "weight") > 0.3, "{}", scalar(&step, "weight"));
+    for form in ["forward", "gradient"] {
+        let mut method = keel(&model, &toml! { preset = "vit_cifar10" prior = false form = form });
+        let clean = tiny(1, 60, [0.0, 1.0]);
+        let frozen = bits(&model.forward(&clean, &Request::default()).unwrap().logits);
+        let step = method.step(&clean).unwrap();
+        assert_eq!((scalar(&step, "weight"), scalar(&step, "domain")), (0.0, -1.0));
+        assert_eq!(bits(&step.logits), frozen);
+        let step = method.step(&tiny(2, 60, [0.6, 1.0])).unwrap();
+        assert!(scalar(&step, "weight") > 0.3, "{}", scalar(&step, "weight"));
+        for logits in [method.predict(&clean), method.probe(&clean)] {
+            assert_eq!(bits(&logits.unwrap()), frozen, "{form}");
+        }
+    }
 }
 
 #[test]
@@ -204,6 +207,7 @@ fn small_batches_classes_in_runs_and_probes_take_no_step() {
     method.step(&tiny(2, 15, [0.5, 1.0])).unwrap();
     method.probe(&tiny(2, 30, [0.5, 1.0])).unwrap();
     assert_eq!(weights(method.as_ref()), source);
+    method.reset().unwrap();
     // One image again and again is of one class.
     let one = tiny(4, 1, [0.5, 1.0]);
     let same = Tensor::concat(&[&one; 20], 0).unwrap();
