@@ -11,12 +11,14 @@
 //!    a stream sorted by class raises no alarm.
 //! 4. Where they say that the model is broken, the method goes back to its last good snapshot; where that happens again
 //!    and again, it is frozen for a while and starts again.
-//! 5. The answer to a step is the adapted model's, unless the step was undone. Where the frozen model is sure, its answers
-//!    stand in two cases: while its predictions come in runs of one class (`stream/prior.rs`), or are of few classes with no
-//!    estimated gain; and where images are predicted without a step. Where `φ` is large then, all of its answers stand.
-//!    Methods are made for mixed classes, and a model that has adapted to one domain may meet another.
+//! 5. The answer to a step is the adapted model's, unless the step was undone. In two cases it has to be earned: while the
+//!    frozen model's predictions come in runs of one class (`stream/prior.rs`), or are of few classes with no estimated gain;
+//!    and where images are predicted without a step. Then the frozen model answers unless the adapted one has gained
+//!    enough by its estimate, in the last steps and on the batch itself; and even so where the frozen model is sure, or
+//!    everywhere where `φ` is large. Methods are made for mixed classes, and a model that has adapted to one domain may
+//!    meet another.
 //!
-//! The estimated accuracy of both models (`estimate.rs`) is for the account. It decides one question: where most of what the
+//! The estimated accuracy of both models (`estimate.rs`) has a say in that, and in one more question: where most of what the
 //! frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?
 //!
 //! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for such a
@@ -32,7 +34,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use paint_nn::backbone::{Backbone, Features};
+use paint_nn::backbone::Backbone;
 use paint_tensor::Tensor;
 
 pub use crate::report::{Account, Acted, Action, Reason, Report};
@@ -42,7 +44,6 @@ use crate::build_args::BuildArgs;
 use crate::method::{Method, Predictor, State, Step};
 use crate::stream::prior::Correlation;
 use crate::{Error, Result, images, without};
-use estimate::Noise;
 use judge::{FEW, Judge};
 use signals::View;
 use watch::Watch;
@@ -70,7 +71,7 @@ impl Guard {
     /// Guards `inner`, which was built from the same `args`.
     pub fn new(inner: Box<dyn Method>, args: &BuildArgs<'_>, config: Config) -> Result<Self> {
         config.check()?;
-        let judge = Judge::new(args, config, inner.takes_any_stream());
+        let judge = Judge::new(args, config, &*inner);
         Ok(Self { inner, judge, watch: Watch::default(), report: Report::default() })
     }
 
@@ -112,44 +113,40 @@ impl Guard {
         Ok(Attempt { step, is_learnt: false, acted })
     }
 
-    /// The estimated accuracies, where the batch can tell.
-    fn estimate(
-        &self,
-        features: &Features,
-        [frozen, adapted]: [&View; 2],
-        b: usize,
-    ) -> Result<Option<[f64; 2]>> {
-        if b < FEW || frozen.top > self.judge.config.one_class {
-            return Ok(None);
-        }
-        let noise =
-            Noise::new(&*self.judge.frozen, &features.pooled, self.judge.classes.as_deref())?;
-        let is_own = self.judge.is_own;
-        Ok(noise.map(|noise| {
-            let entropy = if is_own { frozen.entropy } else { adapted.entropy };
-            let of = |view: &View, entropy| view.accuracy(&noise, entropy, frozen);
-            [of(frozen, frozen.entropy), of(adapted, entropy)]
-        }))
+    /// A step after whose failure everything is as before.
+    fn undoable_step(&mut self, images: &Tensor, is_lesson: bool) -> Result<Step> {
+        let b = images::check(images, self.judge.frozen.spec())?;
+        let before = (self.watch.clone(), self.judge.clone(), self.report.clone());
+        self.try_step(&images.detach(), b, is_lesson)
+            .inspect_err(|_| (self.watch, self.judge, self.report) = before)
     }
 
-    fn try_step(&mut self, images: &Tensor, b: usize) -> Result<Step> {
+    /// `is_lesson` images are not the stream's: nothing is estimated from them for the account.
+    fn try_step(&mut self, images: &Tensor, b: usize, is_lesson: bool) -> Result<Step> {
         let features = self.judge.source(images)?;
         let frozen = View::new(&features.logits)?;
         self.judge.runs.observe(frozen.predicted());
         let Attempt { step, is_learnt, mut acted } = self.attempt(images, &frozen, b)?;
         let mut answer = None;
         self.report.estimate = match step {
-            None => self.estimate(&features, [&frozen; 2], b)?,
+            None => self.judge.estimate(&features, [&frozen; 2])?,
             Some((mut step, adapted)) => {
-                let estimate = self.estimate(&features, [&frozen, &adapted], b)?;
+                let estimate = self.judge.estimate(&features, [&frozen, &adapted])?;
                 let gains = estimate.is_some_and(|[frozen, adapted]| adapted > frozen);
                 let harm = self.judge.harm([&frozen, &adapted], gains, b);
                 let seen = (harm, is_learnt);
                 let undone = self.watch.judge(&mut *self.inner, &self.judge.config, seen)?;
                 acted = acted.or(undone);
-                if harm.is_none() && !self.watch.is_fresh() {
+                if harm.is_some() {
+                    self.judge.gain = 0.0;
+                } else if is_learnt {
+                    self.judge.follow(estimate);
+                }
+                let in_runs = self.judge.in_runs(gains);
+                let is_kept = in_runs && !self.judge.has_gain();
+                if harm.is_none() && !self.watch.is_fresh() && !is_kept {
                     let mut kept = 0;
-                    if self.judge.in_runs(gains) {
+                    if in_runs {
                         let both = [(&features.logits, &frozen), (&step.logits, &adapted)];
                         (step.logits, kept) = self.judge.protected(both, true)?;
                     }
@@ -158,6 +155,9 @@ impl Guard {
                 estimate
             }
         };
+        if is_lesson {
+            self.report.estimate = None;
+        }
         let (mut step, kept) = answer.unwrap_or_else(|| {
             (Step { logits: features.logits, scalars: Vec::new(), prompt: None }, b)
         });
@@ -188,11 +188,11 @@ impl Predictor for Reader {
 
 impl Method for Guard {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
-        let b = images::check(images, self.judge.frozen.spec())?;
-        let runs = self.judge.runs.clone();
-        let (watch, report) = (self.watch.clone(), self.report.clone());
-        self.try_step(&images.detach(), b)
-            .inspect_err(|_| (self.watch, self.judge.runs, self.report) = (watch, runs, report))
+        self.undoable_step(images, false)
+    }
+
+    fn lesson(&mut self, images: &Tensor) -> Result<Step> {
+        self.undoable_step(images, true)
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
@@ -212,6 +212,7 @@ impl Method for Guard {
         self.inner.reset()?;
         (self.watch, self.report) = (Watch::default(), Report::default());
         self.judge.runs = Correlation::new(self.judge.runs.classes());
+        self.judge.gain = 0.0;
         Ok(())
     }
 
@@ -220,6 +221,7 @@ impl Method for Guard {
         let mut part = self.watch.save();
         part.nest("account", self.report.account.save());
         part.nest("runs", self.judge.runs.save()?);
+        part.counters.insert("gain".into(), self.judge.gain.to_bits());
         state.nest(PART, part);
         Ok(state)
     }
@@ -228,14 +230,15 @@ impl Method for Guard {
     fn load(&mut self, state: &State) -> Result<()> {
         let part = state.part(PART);
         let classes = self.judge.runs.classes();
-        let (watch, account, runs) = if part.counters.is_empty() {
-            (Watch::default(), Account::default(), Correlation::new(classes))
+        let (watch, account, runs, gain) = if part.counters.is_empty() {
+            (Watch::default(), Account::default(), Correlation::new(classes), 0.0)
         } else {
             let account = Account::load(&part.part("account"))?;
-            (Watch::load(&part)?, account, Correlation::load(&part.part("runs"), classes)?)
+            let runs = Correlation::load(&part.part("runs"), classes)?;
+            (Watch::load(&part)?, account, runs, f64::from_bits(part.counter("gain")?))
         };
         self.inner.load(&without(state, PART))?;
-        (self.watch, self.judge.runs) = (watch, runs);
+        (self.watch, self.judge.runs, self.judge.gain) = (watch, runs, gain);
         self.report = Report { account, ..Report::default() };
         Ok(())
     }

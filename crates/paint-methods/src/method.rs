@@ -45,6 +45,10 @@ pub trait Predictor: Send + Sync {
 pub trait Method: Send {
     /// Adapts to a batch and predicts it. After an error the state is what it was before.
     fn step(&mut self, images: &Tensor) -> Result<Step>;
+    /// The same with images from a memory, which say nothing of those that the stream has now.
+    fn lesson(&mut self, images: &Tensor) -> Result<Step> {
+        self.step(images)
+    }
     /// `[B, C]` logits with the current state, which does not change.
     fn predict(&self, images: &Tensor) -> Result<Tensor>;
     /// The same, to measure forgetting: the images may come from a domain that the method has not met. What it would

@@ -8,7 +8,8 @@
 //!    method makes one step on them. A network whose batch norms use the batch sees a single image together with the
 //!    images before it.
 //! 3. A test for class correlation looks at the predictions (`prior.rs`). While it holds, the method learns from a
-//!    class-balanced memory in place of the stream, or not at all while that memory has too few classes,
+//!    class-balanced memory in place of the stream, or not at all while that memory or the last hundreds of predictions have
+//!    too few classes,
 //! 4. and, with [`Config::prior`], predictions become `z/T + w ln(K π)`, with `π` the shares of the classes among the
 //!    last `B` images by expectation and maximisation; `w` grows with the share of neighbours of one class beyond
 //!    chance, and is 1 from 0.3 on.
@@ -135,7 +136,8 @@ impl Stream {
     }
 
     fn try_step(&mut self, images: &Tensor, b: usize) -> Result<Step> {
-        let at_once = 2 * b >= self.config.buffer && !self.seen.correlation.holds();
+        let in_runs = self.seen.correlation.holds() || self.seen.correlation.is_concentrated();
+        let at_once = 2 * b >= self.config.buffer && !in_runs;
         let mut step = if at_once {
             self.inner.step(images)?
         } else {
@@ -147,13 +149,15 @@ impl Stream {
         self.remember(images, &step.logits)?;
         self.seen.fresh = if at_once { 0 } else { self.seen.fresh + b };
         if self.seen.fresh >= self.config.buffer {
-            let lesson = if correlated {
-                self.seen.memory.images()?
+            let learnt = if self.seen.correlation.is_concentrated() {
+                None
+            } else if correlated {
+                let lesson = self.seen.memory.images()?;
+                lesson.map(|lesson| self.inner.lesson(&lesson)).transpose()?
             } else {
-                Some(self.seen.last(self.config.buffer)?)
+                Some(self.inner.step(&self.seen.last(self.config.buffer)?)?)
             };
-            if let Some(lesson) = lesson {
-                let learnt = self.inner.step(&lesson)?;
+            if let Some(learnt) = learnt {
                 (step.scalars, step.prompt) = (learnt.scalars, learnt.prompt);
             }
             self.seen.fresh = 0;

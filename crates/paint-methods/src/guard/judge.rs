@@ -6,8 +6,10 @@ use paint_nn::backbone::{Backbone, Features, Request};
 use paint_tensor::Tensor;
 
 use super::config::Config;
+use super::estimate::{BELIEVED, Noise};
 use super::signals::View;
 use crate::build_args::BuildArgs;
+use crate::method::Method;
 use crate::report::Reason;
 use crate::stream::prior::Correlation;
 use crate::{Result, images};
@@ -18,6 +20,8 @@ pub(super) const FEW: usize = 8;
 /// must stay of the entropy of the mean.
 const TOP_GAIN: f64 = 0.5;
 const ENTROPY_LEFT: f64 = 0.7;
+/// How much of the running gain a step replaces.
+const RATE: f64 = 0.3;
 
 /// The frozen model, and when an adapted one may differ from it.
 #[derive(Clone)]
@@ -27,18 +31,30 @@ pub(super) struct Judge {
     pub(super) config: Config,
     /// Whether the method corrects for runs of one class itself.
     pub(super) is_own: bool,
+    /// Whether it trains parameters.
+    pub(super) learns: bool,
     /// Of the frozen model's predictions.
     pub(super) runs: Correlation,
+    /// The running gain in estimated accuracy over the steps that were learnt.
+    pub(super) gain: f64,
 }
 
 /// Logits, and how many rows are the frozen model's.
 type Protected = (Tensor, usize);
 
 impl Judge {
-    pub(super) fn new(args: &BuildArgs<'_>, config: Config, is_own: bool) -> Self {
+    pub(super) fn new(args: &BuildArgs<'_>, config: Config, method: &dyn Method) -> Self {
         let classes = args.classes.map(<[usize]>::to_vec);
         let runs = Correlation::new(args.num_classes());
-        Self { frozen: args.frozen_model().into(), classes, config, is_own, runs }
+        Self {
+            frozen: args.frozen_model().into(),
+            classes,
+            config,
+            is_own: method.takes_any_stream(),
+            learns: !method.trainable().is_empty(),
+            runs,
+            gain: 0.0,
+        }
     }
 
     /// What the frozen model says of images.
@@ -65,6 +81,46 @@ impl Judge {
             && adapted.top > frozen.top + TOP_GAIN * (1.0 - frozen.top)
             && adapted.entropy < ENTROPY_LEFT * frozen.entropy;
         collapses.then_some(Reason::Collapse)
+    }
+
+    /// The estimated accuracies of both models, where the batch can tell.
+    pub(super) fn estimate(
+        &self,
+        features: &Features,
+        [frozen, adapted]: [&View; 2],
+    ) -> Result<Option<[f64; 2]>> {
+        let [b, c] = features.logits.dims2("logits")?;
+        if b < FEW || frozen.top > self.config.one_class {
+            return Ok(None);
+        }
+        let noise = Noise::new(&*self.frozen, &features.pooled, self.classes.as_deref())?;
+        let most = if self.in_runs(false) {
+            frozen.entropy.max(f64::MIN_POSITIVE)
+        } else {
+            (c.min(b).max(2) as f64).ln()
+        };
+        let entropy = if self.is_own { frozen.entropy } else { adapted.entropy };
+        Ok(noise.map(|noise| {
+            let of = |view: &View, entropy: f64, strength| {
+                view.accuracy(&noise, entropy / most, strength)
+            };
+            let source = of(frozen, frozen.entropy, 1.0);
+            let (strength, believed) =
+                if self.learns { (adapted.sharpness(frozen), BELIEVED) } else { (1.0, 1.0) };
+            [source, source + believed * (of(adapted, entropy, strength) - source)]
+        }))
+    }
+
+    /// Whether the last steps gained enough.
+    pub(super) fn has_gain(&self) -> bool {
+        self.is_own || self.gain >= self.config.gain
+    }
+
+    /// Follows the gain of a step that was learnt.
+    pub(super) fn follow(&mut self, estimate: Option<[f64; 2]>) {
+        if let Some([frozen, adapted]) = estimate {
+            self.gain += RATE * (adapted - frozen - self.gain);
+        }
     }
 
     /// Whether classes come in runs, or are few and the adapted model gains nothing by its estimate.
@@ -100,7 +156,8 @@ impl Judge {
         Ok((Tensor::from_vec(rows, [b, c], adapted.device())?, count))
     }
 
-    /// The adapted model's logits, or the frozen one's where that is not trusted or something speaks against them.
+    /// The adapted model's logits of images without a step, or the frozen one's where that is not trusted, gains too little
+    /// by its estimate, or something speaks against it.
     pub(super) fn answer(
         &self,
         images: &Tensor,
@@ -108,16 +165,23 @@ impl Judge {
         adapted: impl Fn() -> Result<Tensor>,
     ) -> Result<Tensor> {
         let b = images::check(images, self.frozen.spec())?;
-        let frozen = self.source(&images.detach())?.logits;
-        if !is_trusted {
-            return Ok(frozen);
+        let features = self.source(&images.detach())?;
+        if !is_trusted || !self.has_gain() {
+            return Ok(features.logits);
         }
         let adapted = adapted()?;
-        let (source, view) = (View::new(&frozen)?, View::new(&adapted)?);
+        let (source, view) = (View::new(&features.logits)?, View::new(&adapted)?);
         if !view.is_finite() || self.harm([&source, &view], false, b).is_some() {
-            return Ok(frozen);
+            return Ok(features.logits);
         }
-        let both = [(&frozen, &source), (&adapted, &view)];
+        if self.is_own {
+            return Ok(adapted);
+        }
+        let estimate = self.estimate(&features, [&source, &view])?;
+        if estimate.is_some_and(|[frozen, adapted]| adapted - frozen < self.config.gain) {
+            return Ok(features.logits);
+        }
+        let both = [(&features.logits, &source), (&adapted, &view)];
         Ok(self.protected(both, self.in_runs(false))?.0)
     }
 }

@@ -78,9 +78,14 @@ impl View {
         &self.predicted
     }
 
-    /// The estimated accuracy beside that of `frozen`, whose noise is given, and the entropy of the mean prediction.
-    pub(super) fn accuracy(&self, noise: &Noise, entropy: f64, frozen: &Self) -> f64 {
-        noise.accuracy(&self.logits, entropy, (self.spread / frozen.spread.max(1e-6)) as f32)
+    /// The ratio of the spreads of these logits and another model's.
+    pub(super) fn sharpness(&self, other: &Self) -> f32 {
+        (self.spread / other.spread.max(1e-6)) as f32
+    }
+
+    /// The estimated accuracy for `e`, with noise of so many times the `strength`.
+    pub(super) fn accuracy(&self, noise: &Noise, e: f64, strength: f32) -> f64 {
+        noise.accuracy(&self.logits, e, strength)
     }
 }
 

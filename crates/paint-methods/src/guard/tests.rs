@@ -221,7 +221,7 @@ fn sure_answers_of_the_frozen_model_stand_in_runs_and_without_a_step() {
     let runs: Vec<usize> = runs.flat_map(|(a, b)| [a, b].concat()).collect();
     assert!(runs.len() >= 240, "{}", runs.len());
     let config = Config { one_class: 1.0, differ: 0.9, broken: 1.0, ..Config::default() };
-    let config = Config { sure: 0.95, sure_in_runs: 0.8, ..config };
+    let config = Config { gain: -1.0, sure: 0.95, sure_in_runs: 0.8, ..config };
     for (order, least) in [((0..600).collect(), None), (runs, Some(config.sure_in_runs))] {
         let inner = Box::new(Contradicts(model.duplicate()));
         let mut guard = Guard::new(inner, &BuildArgs::new(&model, Seed(0)), config).unwrap();
@@ -252,8 +252,51 @@ fn sure_answers_of_the_frozen_model_stand_in_runs_and_without_a_step() {
 }
 
 #[test]
+fn without_an_estimated_gain_the_frozen_model_answers_in_runs_and_without_a_step() {
+    let all = images(1, 900);
+    let model = evenly(vit(), &all);
+    let logits = |images: &Tensor| model.forward(images, &Request::default()).unwrap().logits;
+    let classes = logits(&all).argmax().unwrap();
+    let one: Vec<usize> = (0..900).filter(|&at| classes[at] == classes[0]).take(120).collect();
+    let config = Config { one_class: 1.0, differ: 1.0, broken: 1.0, ..Config::default() };
+    let inner = || Box::new(Contradicts(model.duplicate()));
+    let guard = || Guard::new(inner(), &BuildArgs::new(&model, Seed(0)), config).unwrap();
+    let mut mixed = guard();
+    for rows in (0..300).collect::<Vec<_>>().chunks_exact(30) {
+        let batch = all.gather(rows).unwrap();
+        let step = mixed.step(&batch).unwrap().logits;
+        assert_eq!(bits(&step), bits(&inner().predict(&batch).unwrap()));
+        assert!(mixed.judge.gain < config.gain, "{}", mixed.judge.gain);
+        assert_eq!(bits(&mixed.predict(&batch).unwrap()), bits(&logits(&batch)));
+    }
+    let mut runs = guard();
+    for rows in one.chunks_exact(30) {
+        let batch = all.gather(rows).unwrap();
+        assert_eq!(bits(&runs.step(&batch).unwrap().logits), bits(&logits(&batch)));
+    }
+    assert_eq!(runs.guard().unwrap().account.frozen_images, 120);
+}
+
+#[test]
+fn a_lesson_is_not_part_of_the_estimate() {
+    let model = evenly(vit(), &images(0, 900));
+    let args = BuildArgs::new(&model, Seed(0));
+    let mut guard = Guard::new(
+        by_name("tent").unwrap().build(&args, &toml::Table::new()).unwrap(),
+        &args,
+        Config::default(),
+    )
+    .unwrap();
+    let step = guard.lesson(&images(0, 30)).unwrap();
+    assert!(!step.scalars.iter().any(|(name, _)| name.starts_with("estimate")));
+    assert_eq!(guard.guard().unwrap().account.estimates(), None);
+    guard.step(&images(0, 30)).unwrap();
+    assert!(guard.guard().unwrap().account.estimates().is_some());
+}
+
+#[test]
 fn a_method_that_does_no_harm_is_not_touched() {
-    let model = vit();
+    let model = evenly(vit(), &images(0, 900));
     let args = BuildArgs::new(&model, Seed(0));
     let build = || by_name("tent").unwrap().build(&args, &toml! { lr = 1e-5 }).unwrap();
     let (mut plain, mut guard) = (build(), Guard::new(build(), &args, Config::default()).unwrap());
