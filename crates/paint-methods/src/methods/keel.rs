@@ -29,7 +29,9 @@
 //! 8. The domain is the most probable state of a hidden Markov chain that changes once in a thousand images; where the
 //!    unknown one is, it is added. Batches below 16 images add one when the last 16 images together say so. Beyond
 //!    `capacity` the two nearest domains are joined. One state is that of clean images, with key 0 and
-//!    `v = 1/B + 1/n_s + 0.03`: there the frozen model answers, and nothing is learnt.
+//!    `v = 1/B + 1/n_s + 0.03`: there the frozen model answers, and nothing is learnt. The last `n` images that were taken
+//!    for clean are looked at together, with `v = 1/n + 1/n_s + 0.03 B/n` (as above while classes come in runs), and are a
+//!    domain of their own where an unknown one fits better by more than a thousand.
 //!
 //! Classes that come in runs shift class tokens as a corruption does, and have to be told apart from it.
 //!
@@ -301,7 +303,11 @@ impl Method for Keel {
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
         images::check(images, self.model.0.spec())?;
-        Ok(self.clone().adapt(&images.detach(), false)?.logits)
+        let mut other = self.clone();
+        if let Form::Tokens { memory, .. } = &mut other.form {
+            memory.leave();
+        }
+        Ok(other.adapt(&images.detach(), false)?.logits)
     }
 
     fn reset(&mut self) -> Result<()> {

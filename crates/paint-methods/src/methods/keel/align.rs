@@ -170,7 +170,8 @@ impl Aligner<'_> {
             Mode::Look => memory.find(&keys),
             Mode::Learn => {
                 let bounds = (self.config.capacity, self.config.memory);
-                let found = memory.assign(&keys, source.blocks.len(), bounds);
+                let is_mixed = self.reach == Reach::Full;
+                let found = memory.assign(&keys, is_mixed, source.blocks.len(), bounds);
                 if let Some(at) = found {
                     let domain = &mut memory.domains[at];
                     domain.images = domain.images.min(self.config.memory) + b as u64;

@@ -3,7 +3,7 @@
 use paint_nn::state::State;
 use paint_tensor::{Device, Tensor};
 
-use super::domain::Domain;
+use super::domain::{Domain, blend};
 use crate::statistics::SourceStatistics;
 use crate::{Error, Result};
 
@@ -18,6 +18,8 @@ const UNSEEN: f64 = 1.0;
 /// The variance that a batch's mean keeps however many images it has, in those of an image: batches differ in their
 /// classes.
 const LEAST: f64 = 0.03;
+/// The most images taken for clean that are looked at together.
+const SUSPECTS: u64 = 200;
 /// `W`: a batch of fewer images makes a new domain only when as many past ones speak for it together.
 const WINDOW: usize = 16;
 /// Images that the spread of a new domain is taken on trust for.
@@ -31,6 +33,8 @@ pub(super) struct Memory {
     pub(super) domains: Vec<Domain>,
     /// The probability that the present images are clean.
     clean: f32,
+    /// The mean key of the images that were taken for clean since the last that were not, and how many, bounded.
+    suspects: (Vec<f32>, u64),
     /// Keys of the last images, while batches are small.
     window: Vec<Vec<f32>>,
     /// The number of the next domain.
@@ -83,14 +87,15 @@ fn fit(key: &[f32], b: usize, domain: &Domain) -> f64 {
     log_density(mean_square(key, Some(&domain.key)), v)
 }
 
-/// How well it fits clean images, whose keys have mean 0 and variance 1.
-fn fit_clean(key: &[f32], b: usize, clean_images: u64) -> f64 {
-    log_density(mean_square(key, None), 1.0 / b as f64 + 1.0 / clean_images as f64 + LEAST)
+/// How well the mean `key` of `n` images fits clean images, whose keys have mean 0 and variance 1. `least` is [`LEAST`], or
+/// what several batches leave of it.
+fn fit_clean(key: &[f32], n: usize, clean_images: u64, least: f64) -> f64 {
+    log_density(mean_square(key, None), 1.0 / n as f64 + 1.0 / clean_images as f64 + least)
 }
 
 /// How well it fits none that has been met.
-fn fit_unseen(key: &[f32], b: usize) -> f64 {
-    log_density(mean_square(key, None), 1.0 / b as f64 + UNSEEN)
+fn fit_unseen(key: &[f32], n: usize) -> f64 {
+    log_density(mean_square(key, None), 1.0 / n as f64 + UNSEEN)
 }
 
 fn argmax(values: &[f64]) -> Option<usize> {
@@ -102,15 +107,17 @@ impl Memory {
     pub(super) fn find(&self, keys: &Keys) -> Option<usize> {
         let (key, b) = (mean(&keys.rows), keys.rows.len());
         let fits: Vec<f64> = self.domains.iter().map(|domain| fit(&key, b, domain)).collect();
-        let clean = fit_clean(&key, b, keys.clean_images);
+        let clean = fit_clean(&key, b, keys.clean_images, LEAST);
         argmax(&fits).filter(|&at| fits[at] > clean)
     }
 
     /// The place of the domain that a batch belongs to, which learns its key; a new one where none fits (Eq. 8); none where
-    /// the images are clean. `blocks` are those of the network, `bound` the most images that count.
+    /// the images are clean. `is_mixed` says that classes do not come in runs, `blocks` are those of the network, `bound` is
+    /// the most images that count.
     pub(super) fn assign(
         &mut self,
         keys: &Keys,
+        is_mixed: bool,
         blocks: usize,
         (capacity, bound): (usize, u64),
     ) -> Option<usize> {
@@ -130,7 +137,7 @@ impl Memory {
             .iter()
             .map(|domain| reached(domain.weight) + fit(&key, b, domain))
             .collect();
-        let clean = reached(self.clean) + fit_clean(&key, b, keys.clean_images);
+        let clean = reached(self.clean) + fit_clean(&key, b, keys.clean_images, LEAST);
         let unseen = reached(0.0) + fit_unseen(&key, b);
         if !small && unseen > clean && fits.iter().all(|&fit| unseen > fit) {
             self.create(key.clone(), blocks);
@@ -144,9 +151,58 @@ impl Memory {
         for (domain, &fit) in self.domains.iter_mut().zip(&fits) {
             domain.weight = (odds(fit) / total) as f32;
         }
-        let at = found?;
-        self.domains[at].learn(keys, &key, bound);
+        let at = match found {
+            Some(at) => {
+                self.suspects = Default::default();
+                self.domains[at].learn(keys, &key, bound);
+                at
+            }
+            None => self.suspect(&key, keys, is_mixed, blocks)?,
+        };
         Some(if self.domains.len() > capacity { self.merge(at) } else { at })
+    }
+
+    /// Images taken for clean one batch at a time may be a domain near to it, which many of them together tell: over batches
+    /// of mixed classes what sets single ones apart averages out. The new domain then.
+    fn suspect(
+        &mut self,
+        key: &[f32],
+        keys: &Keys,
+        is_mixed: bool,
+        blocks: usize,
+    ) -> Option<usize> {
+        let b = keys.rows.len() as u64;
+        let (mean, n) = &mut self.suspects;
+        *n = (*n).min(SUSPECTS) + b;
+        let rho = b as f32 / *n as f32;
+        blend(mean, key.to_vec(), rho);
+        let (n, least) = (*n, if is_mixed { LEAST * f64::from(rho) } else { LEAST });
+        let clean = fit_clean(mean, n as usize, keys.clean_images, least);
+        if CHANGE.ln() + fit_unseen(mean, n as usize) <= clean {
+            return None;
+        }
+        let (key, n) = std::mem::take(&mut self.suspects);
+        self.found(key, n, blocks);
+        self.domains.len().checked_sub(1)
+    }
+
+    /// A new domain that the present images certainly belong to.
+    fn found(&mut self, key: Vec<f32>, images: u64, blocks: usize) {
+        self.clean = 0.0;
+        self.domains.iter_mut().for_each(|domain| domain.weight = 0.0);
+        self.create(key, blocks);
+        if let Some(domain) = self.domains.last_mut() {
+            domain.key_images = images;
+        }
+    }
+
+    /// Forgets which domain the last images were of: the next may be of any.
+    pub(super) fn leave(&mut self) {
+        let share = 1.0 / (self.domains.len() + 1) as f32;
+        self.clean = share;
+        self.domains.iter_mut().for_each(|domain| domain.weight = share);
+        self.window.clear();
+        self.suspects = Default::default();
     }
 
     /// Small batches: a new domain where the last [`WINDOW`] images together are neither clean nor of one that is known.
@@ -158,15 +214,10 @@ impl Memory {
         }
         let key = mean(&self.window);
         let unseen = (CHANGE * WINDOW as f64).ln() + fit_unseen(&key, WINDOW);
-        let is_new = unseen > fit_clean(&key, WINDOW, keys.clean_images)
+        let is_new = unseen > fit_clean(&key, WINDOW, keys.clean_images, LEAST)
             && self.domains.iter().all(|domain| unseen > fit(&key, WINDOW, domain));
         if is_new {
-            self.clean = 0.0;
-            self.domains.iter_mut().for_each(|domain| domain.weight = 0.0);
-            self.create(key, blocks);
-            if let Some(domain) = self.domains.last_mut() {
-                domain.key_images = WINDOW as u64;
-            }
+            self.found(key, WINDOW as u64, blocks);
             self.window.clear();
         }
     }
@@ -195,8 +246,12 @@ impl Memory {
         let mut state = State::default();
         state.counters.insert("next".into(), self.next);
         state.counters.insert("domains".into(), self.domains.len() as u64);
-        let clean = Tensor::from_vec(vec![self.clean], [1], &Device::cpu())?;
-        state.tensors.insert("clean".into(), clean);
+        let row = |data: Vec<f32>| Tensor::from_vec(data.clone(), [data.len()], &Device::cpu());
+        state.tensors.insert("clean".into(), row(vec![self.clean])?);
+        if !self.suspects.0.is_empty() {
+            state.tensors.insert("suspects".into(), row(self.suspects.0.clone())?);
+            state.counters.insert("suspects".into(), self.suspects.1);
+        }
         if !self.window.is_empty() {
             let (rows, flat) = (self.window.len(), self.window.concat());
             let shape = [rows, flat.len() / rows];
@@ -234,8 +289,17 @@ impl Memory {
                 return Err(Error::State { expected, found: format!("{found:?}") });
             }
         };
+        let suspects = match state.tensors.get("suspects") {
+            Some(key) if key.shape() == [width] => (key.to_vec()?, state.counter("suspects")?),
+            Some(key) => {
+                let expected = format!("{width} numbers in \"suspects\"");
+                return Err(Error::State { expected, found: format!("{:?}", key.shape()) });
+            }
+            None => Default::default(),
+        };
         Ok(Self {
             clean,
+            suspects,
             domains: (0..count).map(load).collect::<Result<_>>()?,
             window,
             next: state.counter("next")?,
@@ -276,7 +340,7 @@ mod tests {
     #[test]
     fn domains_half_a_deviation_apart_are_told_apart_and_known_again() {
         let mut memory = Memory::default();
-        let mut assign = |centre, seed| memory.assign(&keys(centre, seed), 1, (16, 200));
+        let mut assign = |centre, seed| memory.assign(&keys(centre, seed), true, 1, (16, 200));
         let places = [1.0, 1.0, 0.5, 0.5, 1.0, 0.5].into_iter().zip(1..);
         let found: Vec<_> = places.map(|(centre, seed)| assign(centre, seed)).collect();
         assert_eq!(found, [0, 0, 1, 1, 0, 1].map(Some));
@@ -289,11 +353,23 @@ mod tests {
         let found: Vec<_> = centres
             .map(|(centre, seed)| {
                 let keys = keys(centre, seed);
-                let at = memory.assign(&keys, 1, (16, 200));
+                let at = memory.assign(&keys, true, 1, (16, 200));
                 assert_eq!(memory.find(&keys), at);
                 at
             })
             .collect();
         assert_eq!(found, [None, None, Some(0), Some(0), None, Some(0)]);
+    }
+
+    #[test]
+    fn a_domain_that_is_near_to_clean_images_is_found_in_many_and_not_in_runs_of_a_class() {
+        let found = |centre: f64, is_mixed: bool| {
+            let mut memory = Memory::default();
+            (0..12)
+                .find(|&seed| memory.assign(&keys(centre, seed), is_mixed, 1, (16, 200)).is_some())
+        };
+        assert_eq!(found(0.0, true), None);
+        assert!(found(0.3, true).is_some_and(|batches| (1..6).contains(&batches)));
+        assert_eq!(found(0.3, false), None);
     }
 }

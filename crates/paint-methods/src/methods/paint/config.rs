@@ -168,7 +168,7 @@ impl Config {
             Preset::Standardised => Self {
                 keys: Keys::Standardised,
                 threshold: Threshold::Relative,
-                eta: 0.7,
+                eta: 0.85,
                 capacity: Some(16),
                 ..adam
             },
