@@ -5,6 +5,7 @@
 mod adapt_first;
 mod admin;
 mod hostile;
+mod measured;
 mod predict_first;
 mod protocol;
 mod support;

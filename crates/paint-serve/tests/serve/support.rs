@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use paint_data::{Dataset as _, dataset};
+use paint_run::config::{Method, Model};
 use paint_run::deployment::Config;
 use paint_serve::{Options, Server};
 use serde_json::{Value, json};
 
-pub(crate) const SIDE: usize = 32;
+use crate::tiny::{self, SIDE};
 
 /// A server until it is dropped.
 pub(crate) struct Running {
@@ -28,7 +28,12 @@ pub(crate) struct Running {
 /// Serves the tiny network with states in a folder, under a method without a wrapper.
 pub(crate) fn start(method: &str, state: &Path, edit: impl FnOnce(&mut Options)) -> Running {
     let folder = tempfile::tempdir().unwrap();
-    start_with(crate::tiny::config(method, folder.path()), state, edit)
+    start_with(config(method, folder.path()), state, edit)
+}
+
+/// The tiny network in a folder, and a method without a wrapper.
+pub(crate) fn config(method: &str, folder: &Path) -> Config {
+    Config::new(Model::new(tiny::weights(folder)), Method::named(method))
 }
 
 /// Serves with states in a folder.
@@ -138,14 +143,6 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Response {
 
 pub(crate) fn post(address: SocketAddr, path: &str, body: &Value) -> Response {
     call(address, &format!("POST {path}"), &[], body.to_string().as_bytes())
-}
-
-/// Pixels `[count, 32, 32, 3]` of the embedded images from `first` on.
-pub(crate) fn pixels(first: usize, count: usize) -> Vec<u8> {
-    let images = dataset::embedded().unwrap();
-    (first..first + count)
-        .flat_map(|index| images.sample(0, index).unwrap().image.into_pixels())
-        .collect()
 }
 
 /// A request for raw logits of raw UINT8 images, with parameters.
