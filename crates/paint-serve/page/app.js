@@ -5,7 +5,8 @@ const $ = id => document.getElementById(id);
 const MOST_POINTS = 4096;
 let token = sessionStorage.getItem('token') || '';
 let chosen = location.hash ? decodeURIComponent(location.hash.slice(1)) : '';
-let shown = { points: [], conditions: {}, audit: [] };
+const nothing = () => ({ points: [], conditions: {}, audit: [], snapshots: [] });
+let shown = nothing();
 let timeline;
 const shots = new Map();
 
@@ -91,6 +92,7 @@ function show() {
   $('no-steps').hidden = shown.points.length > 0;
   timeline.show(shown.points);
   showConditions();
+  showKept();
   showAudit();
 }
 
@@ -131,7 +133,22 @@ function shot(condition, n) {
   return shots.get(key);
 }
 
-const OWN = ['begin', 'restore', 'evict', 'snapshot', 'rollback', 'reset', 'freeze', 'resume'];
+function showKept() {
+  $('kept').hidden = !shown.snapshots.length;
+  $('kept').tBodies[0].replaceChildren(...shown.snapshots.map(kept => {
+    const row = document.createElement('tr');
+    const button = document.createElement('button');
+    button.textContent = kept.pinned ? 'Unpin' : 'Pin';
+    button.title = kept.pinned ? 'Newer snapshots may take its place' : 'Keep it however many newer ones there are';
+    button.onclick = () => act(kept.pinned ? 'unpin' : 'pin', { step: kept.step });
+    const last = cell('');
+    last.append(button);
+    row.append(cell(count(kept.step)), cell(clock(kept.time)), cell(size(kept.bytes)), last);
+    return row;
+  }));
+}
+
+const OWN = ['begin', 'restore', 'evict', 'snapshot', 'rollback', 'pin', 'unpin', 'reset', 'freeze', 'resume'];
 function showAudit() {
   $('audit').replaceChildren(...shown.audit.slice(-40).reverse().map(entry => {
     const row = document.createElement('tr');
@@ -149,7 +166,8 @@ async function load() {
   if (!ids.includes(chosen)) chosen = (streams.find(s => s.in_memory) || streams[0] || { id: '' }).id;
   $('streams').replaceChildren(...ids.map(id => new Option(id, id, id === chosen, id === chosen)));
   if (chosen) {
-    shown = { points: [], conditions: {}, audit: [], ...await json(at(chosen)) };
+    const [stream, kept] = await Promise.all([json(at(chosen)), json(at(chosen, '/snapshots'))]);
+    shown = { ...nothing(), ...stream, ...kept };
   }
   show();
 }

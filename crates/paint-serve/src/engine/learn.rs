@@ -157,7 +157,7 @@ impl Learn {
     fn end(&mut self, stream: &StreamId) -> Result<(), Fault> {
         let count = self.shared.options.snapshots;
         if let Some(held) = self.held.get_mut(stream) {
-            held.snapshot(count)?;
+            held.keep(count)?;
         }
         self.evict(stream, "the sequence ended")
     }
@@ -222,6 +222,8 @@ impl Learn {
         match command {
             Command::Snapshot => held.snapshot(shared.options.snapshots)?,
             Command::RollBack(step) => held.roll_back(step)?,
+            Command::Pin(step) => held.pin(step)?,
+            Command::Unpin(step) => held.unpin(step)?,
             Command::Reset => held.reset()?,
             Command::Freeze => held.set_frozen(true)?,
             Command::Resume => held.set_frozen(false)?,

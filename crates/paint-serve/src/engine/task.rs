@@ -34,6 +34,10 @@ pub(crate) enum Command {
     Snapshot,
     /// Go back to the snapshot after so many steps, or to the newest that is older.
     RollBack(Option<u64>),
+    /// Keep the snapshot after so many steps, or the newest, until it is unpinned.
+    Pin(Option<u64>),
+    /// Let newer snapshots take its place.
+    Unpin(Option<u64>),
     /// Go back to the source model.
     Reset,
     /// Learn no more.
@@ -48,16 +52,18 @@ impl Command {
         match self {
             Self::Snapshot => "snapshot",
             Self::RollBack(_) => "rollback",
+            Self::Pin(_) => "pin",
+            Self::Unpin(_) => "unpin",
             Self::Reset => "reset",
             Self::Freeze => "freeze",
             Self::Resume => "resume",
         }
     }
 
-    /// The command of this name; `step` is for a rollback.
-    pub(crate) fn from_name(name: &str, step: Option<u64>) -> Option<Self> {
-        let all = [Self::Snapshot, Self::RollBack(step), Self::Reset, Self::Freeze, Self::Resume];
-        all.into_iter().find(|command| command.name() == name)
+    /// All of them; `step` is the snapshot for those that are about one.
+    pub(crate) fn all(step: Option<u64>) -> [Self; 7] {
+        let [roll_back, pin, unpin] = [Self::RollBack(step), Self::Pin(step), Self::Unpin(step)];
+        [Self::Snapshot, roll_back, pin, unpin, Self::Reset, Self::Freeze, Self::Resume]
     }
 }
 

@@ -1,6 +1,7 @@
 //! The addresses of administration: streams, snapshots, actions, events and metrics.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -105,16 +106,25 @@ async fn stream(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answer
 
 async fn snapshots(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answered {
     let path = app.shared().path(&id(&name)?);
-    let kept = tokio::task::spawn_blocking(move || history::kept(&path)).await;
-    let kept = kept.map_err(|error| Fault::Failed(error.to_string()))??;
-    let told = kept.iter().rev().map(|(step, path)| {
+    let told = tokio::task::spawn_blocking(move || kept(&path)).await;
+    let told = told.map_err(|error| Fault::Failed(error.to_string()))??;
+    Ok(Json(json!({ "snapshots": told })).into_response())
+}
+
+/// The snapshots of a state, the newest first.
+fn kept(state: &std::path::Path) -> Result<Vec<Value>, Fault> {
+    let tell = |(step, path): &(u64, PathBuf)| {
         let about = std::fs::metadata(path).ok();
         let time = about.as_ref().and_then(|about| about.modified().ok());
         let time = time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        let bytes = about.as_ref().map(std::fs::Metadata::len);
-        json!({ "step": step, "bytes": bytes, "time": time.map(|time| time.as_secs_f64()) })
-    });
-    Ok(Json(json!({ "snapshots": told.collect::<Vec<_>>() })).into_response())
+        json!({
+            "step": step,
+            "bytes": about.as_ref().map(std::fs::Metadata::len),
+            "time": time.map(|time| time.as_secs_f64()),
+            "pinned": history::is_pinned(state, *step),
+        })
+    };
+    Ok(history::kept(state)?.iter().rev().map(tell).collect())
 }
 
 async fn thumbnail(
@@ -133,7 +143,7 @@ async fn thumbnail(
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
-    /// For a rollback: the steps of the snapshot.
+    /// The steps of the snapshot that the action is about.
     #[serde(default)]
     step: Option<u64>,
 }
@@ -151,10 +161,10 @@ async fn act(
             Fault::expected("body", "{\"step\": N} or nothing", error.to_string())
         })?
     };
-    let command = Command::from_name(&action, asked.step).ok_or_else(|| {
-        Fault::NotFound(format!(
-            "action: expected snapshot, rollback, reset, freeze or resume, found {action:?}"
-        ))
+    let all = Command::all(asked.step);
+    let command = all.into_iter().find(|command| command.name() == action).ok_or_else(|| {
+        let known = all.map(Command::name).join(", ");
+        Fault::NotFound(format!("action: expected one of {known}; found {action:?}"))
     })?;
     Ok(Json(app.engine.command(id(&name)?, command).await?).into_response())
 }
