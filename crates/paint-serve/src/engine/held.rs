@@ -15,7 +15,9 @@ use super::job::mean_entropy;
 use crate::fault::Fault;
 use crate::journal::now;
 use crate::looks::Looks;
-use crate::stream::{Live, Point, StreamId, kept};
+use crate::metrics::Metrics;
+use crate::model::Model;
+use crate::stream::{Key, Live, Point, kept};
 use crate::thumbnail;
 
 /// What is kept beside the state.
@@ -54,8 +56,9 @@ fn missing(error: paint_run::Error) -> Fault {
 
 impl Held {
     /// From the disk, or new from the source model.
-    pub(super) fn open(shared: &Shared, id: &StreamId) -> Result<Self, Fault> {
-        let path = shared.path(id);
+    pub(super) fn open(key: &Key) -> Result<Self, Fault> {
+        let model = &key.model;
+        let (path, lease) = model.storage.open(&key.id)?;
         let meta_path = path.with_extension("json");
         let meta = match std::fs::read(&meta_path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
@@ -67,18 +70,18 @@ impl Held {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Meta::default(),
             Err(error) => return Err(io("read", &meta_path, &error)),
         };
-        let deployment = Arc::clone(&shared.model.deployment);
+        let deployment = Arc::clone(&model.deployment);
         let session = Session::with_state(deployment, &path, 0)?;
-        let live = Arc::new(Live::new(id.clone()));
+        let live = Arc::new(Live::new(key.clone(), lease));
         {
             let mut inside = live.lock();
             inside.used = Some(Instant::now());
             inside.is_frozen = meta.is_frozen;
         }
         let kept_path = path.with_extension("pending");
-        let kept = kept::take(&kept_path, shared.model.image_len());
+        let kept = kept::take(&kept_path, model.image_len());
         if let Some(pixels) = kept.map_err(|error| io("read", &kept_path, &error))? {
-            live.lock().pending.push(shared.model.upload(pixels)?, usize::MAX);
+            live.lock().pending.push(model.upload(pixels)?, usize::MAX);
         }
         let (unsaved, since_snapshot) = (0, 0);
         if !path.exists() {
@@ -95,6 +98,10 @@ impl Held {
     /// What answers name the present state by: resets and rollbacks, then steps.
     pub(super) fn version(&self) -> String {
         format!("{}.{}", self.meta.generation, self.session.batches_seen())
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.live.key.model.metrics
     }
 
     pub(super) fn is_frozen(&self) -> bool {
@@ -123,11 +130,11 @@ impl Held {
         let adapted = match self.session.step(images) {
             Ok(adapted) => adapted,
             Err(error) => {
-                shared.metrics.steps.count("outcome=\"failed\"".to_owned());
+                self.metrics().steps.count("outcome=\"failed\"".to_owned());
                 return Err(error.into());
             }
         };
-        shared.metrics.step.add(std::time::Duration::from_secs_f64(adapted.ms / 1e3));
+        self.metrics().step.add(std::time::Duration::from_secs_f64(adapted.ms / 1e3));
         self.record(images, &adapted, shared)?;
         self.publish();
         self.unsaved += 1;
@@ -149,26 +156,19 @@ impl Held {
         let outcome = acted.map_or("learnt".to_owned(), |Acted { action, .. }| {
             format!("{action:?}").to_lowercase()
         });
-        shared.metrics.steps.count(format!("outcome=\"{outcome}\""));
+        self.metrics().steps.count(format!("outcome=\"{outcome}\""));
         let step = self.session.batches_seen();
         if let Some(Acted { action, reason }) = acted {
-            shared
-                .metrics
+            self.metrics()
                 .guard
                 .count(format!("action=\"{action:?}\",rule=\"{reason:?}\"").to_lowercase());
-            shared.journal.audit(
-                self.live.id.as_str(),
-                &action.to_string(),
-                &reason.to_string(),
-                step,
-            );
+            shared.journal.audit(&self.live.key, &action.to_string(), &reason.to_string(), step);
         }
         let condition = prompt.as_ref().map(|prompt| prompt.index as u64);
         let condition = condition.or(scalar("domain").filter(|id| *id >= 0.0).map(|id| id as u64));
-        let classes = shared.model.classes;
+        let Model { classes, size, .. } = *self.live.key.model;
         let entropy = mean_entropy(&logits.to_vec()?, classes);
         let pixels = images.to_vec()?;
-        let size = shared.model.size;
         let looks = Looks::of(&pixels, size);
         let small = shared.options.thumbnails.then(|| thumbnail::png(&pixels, size)).flatten();
         let estimate = report.and_then(|report| report.estimate);
@@ -190,7 +190,9 @@ impl Held {
             guard: acted.map(|acted| format!("{}: {}", acted.action, acted.reason)),
             ms: *ms,
         };
-        let event = serde_json::json!({ "stream": self.live.id, "point": point });
+        let key = &self.live.key;
+        let event =
+            serde_json::json!({ "model": key.model.name, "stream": key.id, "point": point });
         let mut inside = self.live.lock();
         inside.facts.prompt = condition;
         inside.facts.prompt_new = point.is_new;

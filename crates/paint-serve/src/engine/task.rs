@@ -5,21 +5,21 @@ use tokio::sync::oneshot;
 
 use super::job::Job;
 use crate::fault::Fault;
-use crate::stream::StreamId;
+use crate::stream::{Key, StreamId};
 
 /// Something to do.
 pub(super) enum Task {
     /// A request that only this thread can answer.
     Infer(Job),
     /// Enough images of a stream wait.
-    Lesson(StreamId),
+    Lesson(Key),
     /// Somebody wants something done to a stream.
-    Command { stream: StreamId, command: Command, reply: oneshot::Sender<Result<Done, Fault>> },
+    Command { stream: Key, command: Command, reply: oneshot::Sender<Result<Done, Fault>> },
 }
 
 impl Task {
     /// The stream that it is about.
-    pub(super) fn stream(&self) -> &StreamId {
+    pub(super) fn stream(&self) -> &Key {
         match self {
             Self::Infer(job) => &job.stream,
             Self::Lesson(stream) | Self::Command { stream, .. } => stream,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -19,7 +19,8 @@ use tokio::sync::broadcast::error::RecvError;
 use super::app::App;
 use crate::engine::{Command, Shared};
 use crate::fault::Fault;
-use crate::stream::{Live, StreamId};
+use crate::model::Model;
+use crate::stream::{Key, Live, StreamId};
 
 type Answered = Result<Response, Fault>;
 
@@ -35,19 +36,35 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/metrics", get(metrics))
 }
 
-fn id(text: &str) -> Result<StreamId, Fault> {
+/// The model of a stream; the first if an address names none.
+#[derive(Debug, Deserialize)]
+struct Of {
+    model: Option<String>,
+}
+
+fn key(app: &App, id: &str, of: &Of) -> Result<Key, Fault> {
+    let first = || Fault::Failed("models: expected one, found none".to_owned());
+    let model = match &of.model {
+        Some(name) => app.shared().model(name)?,
+        None => app.shared().models.first().ok_or_else(first)?,
+    };
     let none = || Fault::expected("stream", "an id", "none");
-    StreamId::new(text)?.ok_or_else(none)
+    Ok(Key { model: Arc::clone(model), id: StreamId::new(id)?.ok_or_else(none)? })
 }
 
 async fn server(State(app): State<Arc<App>>) -> Json<Value> {
-    let Shared { model, options, .. } = &**app.shared();
+    let Shared { models, options, .. } = &**app.shared();
+    let about = |model: &Arc<Model>| {
+        json!({
+            "name": model.name,
+            "network": model.deployment.model().spec().name,
+            "method": model.deployment.config.method.name,
+            "guard": model.deployment.config.guard.is_some(),
+        })
+    };
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "model": model.name,
-        "network": model.deployment.model().spec().name,
-        "method": model.deployment.config.method.name,
-        "guard": model.deployment.config.guard.is_some(),
+        "models": models.iter().map(about).collect::<Vec<_>>(),
         "mode": options.mode,
         "batch": options.batch,
         "checkpoint_every": options.checkpoint_every,
@@ -60,7 +77,8 @@ async fn server(State(app): State<Arc<App>>) -> Json<Value> {
 fn glance(live: &Live) -> Value {
     let inside = live.lock();
     json!({
-        "id": live.id,
+        "id": live.key.id,
+        "model": live.key.model.name,
         "in_memory": true,
         "facts": inside.facts,
         "frozen": inside.is_frozen,
@@ -70,31 +88,43 @@ fn glance(live: &Live) -> Value {
     })
 }
 
+/// What a list says of a stream on the disk.
+fn asleep(key: &Key) -> Value {
+    json!({ "id": key.id, "model": key.model.name, "in_memory": false })
+}
+
+#[expect(clippy::mutable_key_type, reason = "keys are ordered by names, which never change")]
 async fn streams(State(app): State<Arc<App>>) -> Answered {
     let shared = Arc::clone(app.shared());
     let saved = tokio::task::spawn_blocking(move || shared.saved()).await;
     let failed = |error: String| Fault::Failed(format!("cannot list the streams: {error}"));
     let saved = saved.map_err(|error| failed(error.to_string()))?;
     let saved = saved.map_err(|error| failed(error.to_string()))?;
-    let mut all: BTreeMap<String, Value> =
-        saved.iter().map(|id| (id.to_string(), json!({ "id": id, "in_memory": false }))).collect();
+    let mut all: BTreeMap<Key, Value> =
+        saved.into_iter().map(|key| (key.clone(), asleep(&key))).collect();
     for live in app.shared().table.all() {
-        all.insert(live.id.to_string(), glance(&live));
+        all.insert(live.key.clone(), glance(&live));
     }
     Ok(Json(json!({ "streams": all.into_values().collect::<Vec<_>>() })).into_response())
 }
 
-async fn stream(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answered {
-    let id = id(&name)?;
+async fn stream(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+) -> Answered {
+    let key = key(&app, &name, &of)?;
     let shared = app.shared();
-    let audit = shared.journal.recent(id.as_str());
-    let Some(live) = shared.table.get(&id) else {
-        if !shared.path(&id).exists() {
+    let audit = shared.journal.recent(&key.model.name, key.id.as_str());
+    let Some(live) = shared.table.get(&key) else {
+        if !key.is_known() {
             return Err(Fault::NotFound(format!(
                 "stream: expected one that has been used, found {name:?}"
             )));
         }
-        return Ok(Json(json!({ "id": id, "in_memory": false, "audit": audit })).into_response());
+        let mut told = asleep(&key);
+        told["audit"] = json!(audit);
+        return Ok(Json(told).into_response());
     };
     let mut told = glance(&live);
     let inside = live.lock();
@@ -104,9 +134,16 @@ async fn stream(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answer
     Ok(Json(told).into_response())
 }
 
-async fn snapshots(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answered {
-    let path = app.shared().path(&id(&name)?);
-    let told = tokio::task::spawn_blocking(move || kept(&path)).await;
+async fn snapshots(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+) -> Answered {
+    let key = key(&app, &name, &of)?;
+    let told = tokio::task::spawn_blocking(move || {
+        key.find().map_or_else(|| Ok(Vec::new()), |path| kept(&path))
+    })
+    .await;
     let told = told.map_err(|error| Fault::Failed(error.to_string()))??;
     Ok(Json(json!({ "snapshots": told })).into_response())
 }
@@ -130,8 +167,9 @@ fn kept(state: &std::path::Path) -> Result<Vec<Value>, Fault> {
 async fn thumbnail(
     State(app): State<Arc<App>>,
     Path((name, condition, n)): Path<(String, u64, usize)>,
+    Query(of): Query<Of>,
 ) -> Answered {
-    let live = app.shared().table.get(&id(&name)?);
+    let live = app.shared().table.get(&key(&app, &name, &of)?);
     let png =
         live.and_then(|live| live.lock().conditions.get(&condition)?.thumbnails.get(n).cloned());
     let none = || {
@@ -151,6 +189,7 @@ struct Asked {
 async fn act(
     State(app): State<Arc<App>>,
     Path((name, action)): Path<(String, String)>,
+    Query(of): Query<Of>,
     body: Bytes,
 ) -> Answered {
     app.ready()?;
@@ -166,7 +205,7 @@ async fn act(
         let known = all.map(Command::name).join(", ");
         Fault::NotFound(format!("action: expected one of {known}; found {action:?}"))
     })?;
-    Ok(Json(app.engine.command(id(&name)?, command).await?).into_response())
+    Ok(Json(app.engine.command(key(&app, &name, &of)?, command).await?).into_response())
 }
 
 /// Server-sent events until the server ends. A reader that lags is told to read everything again.
@@ -194,6 +233,5 @@ async fn events(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let text = app.shared().metrics.text(app.shared().gauges());
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], app.shared().metrics()).into_response()
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::VERSION;
 use super::images::INPUT;
 use super::outputs::names;
-use crate::metrics::Metrics;
 use crate::model::Model;
 
 /// `GET /v2`.
@@ -55,7 +54,8 @@ pub(crate) fn config(model: &Model, most_images: usize) -> Value {
 }
 
 /// `GET /v2/models/{model}/stats`.
-pub(crate) fn statistics(model: &Model, metrics: &Metrics) -> Value {
+pub(crate) fn statistics(model: &Model) -> Value {
+    let metrics = &model.metrics;
     let seconds =
         |(count, seconds): (u64, f64)| json!({ "count": count, "ns": (seconds * 1e9) as u64 });
     let none = json!({ "count": 0, "ns": 0 });

@@ -12,10 +12,10 @@ use crate::support::{
 use crate::tiny::pixels;
 
 const BATCH: usize = 10;
-const BATCHES: usize = 60;
+const BATCHES: usize = 12;
 /// Steps before the stream is moved to the disk, and before the server is gone.
-const EVICTED: usize = 20;
-const CRASHED: usize = 40;
+const EVICTED: usize = 4;
+const CRASHED: usize = 8;
 
 fn adapt_first(options: &mut Options) {
     options.mode = Mode::AdaptFirst;
@@ -30,7 +30,7 @@ fn send(server: &Running, batch: &[u8], step: usize) -> Vec<u8> {
 }
 
 fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir(to).unwrap();
+    std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_file() {
@@ -56,11 +56,14 @@ fn equals_a_run(method: &str) {
             let other = infer(&server, &pixels(0, 8), &json!({ "sequence_id": 7, "adapt": false }));
             assert_eq!(other.status, 200);
             let metrics = get(server.admin, "/metrics").body;
-            assert!(String::from_utf8_lossy(&metrics).contains("\npaint_evictions_total 1\n"));
+            assert!(
+                String::from_utf8_lossy(&metrics)
+                    .contains("paint_evictions_total{model=\"paint\"} 1\n")
+            );
         }
     }
     // What a crash leaves: the files of this moment, which nobody has closed.
-    copy(&first, &second);
+    copy(&first.join("paint"), &second.join("paint"));
     drop(server);
     let server = start_with(config, &second, adapt_first);
     for (step, batch) in batches.iter().enumerate().skip(CRASHED) {
@@ -101,7 +104,7 @@ fn a_sequence_begins_anew_and_ends_on_the_disk() {
     let again = ask(true, false);
     assert_eq!(logits(&fresh), logits(&again));
     assert_eq!(parameter(&again, "version"), "1.1");
-    assert!(folder.path().join("5.safetensors.000000002").exists());
+    assert!(folder.path().join("paint/5.safetensors.000000002").exists());
     ask(false, true);
     eventually("an end", || {
         let streams = get(server.admin, "/admin/v1/streams").json();

@@ -99,7 +99,7 @@ fn a_state_counts_as_much_as_its_file() {
         options.checkpoint_every = 2;
     });
     let bytes = || get(server.admin, "/admin/v1/streams/cam").json()["bytes"].as_u64().unwrap();
-    let file = || std::fs::metadata(folder.path().join("cam.safetensors")).unwrap().len();
+    let file = || std::fs::metadata(folder.path().join("paint/cam.safetensors")).unwrap().len();
     step(&server, 0);
     let fresh = bytes();
     assert!(fresh > 0);
@@ -141,8 +141,11 @@ fn the_page_follows_a_stream() {
     let page = get(server.admin, "/");
     assert!(page.headers["content-security-policy"].starts_with("default-src 'self'"));
     let metrics = String::from_utf8(get(server.admin, "/metrics").body).unwrap();
-    assert!(metrics.contains("paint_steps_total{outcome=\"learnt\"} 2\n"), "{metrics}");
-    assert!(metrics.contains("paint_images_total 16\n"));
+    assert!(
+        metrics.contains("paint_steps_total{model=\"paint\",outcome=\"learnt\"} 2\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("paint_images_total{model=\"paint\"} 16\n"));
 }
 
 #[test]

@@ -16,15 +16,15 @@ pub(crate) struct Measured {
     pub(crate) config: Config,
 }
 
-/// Runs a method over two conditions in turn, `count` batches in all.
+/// Runs a method over three conditions in turn, `count` batches in all.
 pub(crate) fn measured(method: &str, batch: usize, count: usize, folder: &Path) -> Measured {
     let weights = tiny::weights(folder);
     let text = format!(
         "[model]\nweights = '{}'\n[data]\nname = 'embedded'\ncorrupt = {{}}\n\
-         [scenario]\nbatch_size = {batch}\nlimit = {}\ndomains = ['fog', 'gaussian_noise']\n\
+         [scenario]\nbatch_size = {batch}\nlimit = {}\ndomains = ['fog', 'gaussian_noise', 'contrast']\n\
          [method]\nname = '{method}'\n",
         weights.display(),
-        batch * count / 2
+        batch * count / 3
     );
     let mut draft = Draft::parse(&text, "test").unwrap();
     draft.set("out", folder.join("run").to_str().unwrap()).unwrap();

@@ -54,7 +54,7 @@ fn images_that_wait_outlast_an_eviction_and_a_restart() {
     let server = serve();
     send(&server, "a", 3);
     send(&server, "b", 1);
-    eventually("an eviction", || state.join("a.pending").exists());
+    eventually("an eviction", || state.join("paint/a.pending").exists());
     send(&server, "a", 3);
     server.stop();
     let server = serve();

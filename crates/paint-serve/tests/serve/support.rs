@@ -38,12 +38,22 @@ pub(crate) fn config(method: &str, folder: &Path) -> Config {
 
 /// Serves with states in a folder.
 pub(crate) fn start_with(config: Config, state: &Path, edit: impl FnOnce(&mut Options)) -> Running {
+    start_all(vec![("paint".to_owned(), config)], state, edit)
+}
+
+/// Serves several models.
+pub(crate) fn start_all(
+    models: Vec<(String, Config)>,
+    state: &Path,
+    edit: impl FnOnce(&mut Options),
+) -> Running {
     let mut options = Options::new(state);
     options.listen.set_port(0);
     options.admin.set_port(0);
     edit(&mut options);
-    let server = Server::open(config, options).unwrap();
-    let [inference, admin] = server.addresses();
+    let server = Server::open(models, options).unwrap();
+    let addresses = server.addresses();
+    let (inference, admin) = (addresses[0], addresses[1]);
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
     let thread = std::thread::spawn(move || server.run(&told).unwrap());
@@ -156,6 +166,16 @@ pub(crate) fn infer_with(
     parameters: &Value,
     headers: &[(&str, &str)],
 ) -> Response {
+    infer_of(server, "paint", pixels, parameters, headers)
+}
+
+pub(crate) fn infer_of(
+    server: &Running,
+    model: &str,
+    pixels: &[u8],
+    parameters: &Value,
+    headers: &[(&str, &str)],
+) -> Response {
     let count = pixels.len() / (3 * SIDE * SIDE);
     let request = json!({
         "parameters": parameters,
@@ -172,7 +192,7 @@ pub(crate) fn infer_with(
     let mut all = vec![("Inference-Header-Content-Length", len.as_str())];
     all.extend(headers);
     let body = [request.as_bytes(), pixels].concat();
-    call(server.inference, "POST /v2/models/paint/infer", &all, &body)
+    call(server.inference, &format!("POST /v2/models/{model}/infer"), &all, &body)
 }
 
 /// The raw logits of a good answer.
