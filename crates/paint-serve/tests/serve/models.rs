@@ -36,6 +36,10 @@ fn streams_of_two_models_have_nothing_in_common_but_the_memory() {
         assert_eq!(get(server.inference, &format!("/v2/models/{model}")).json()["name"], model);
         let stats = get(server.inference, &format!("/v2/models/{model}/stats")).json();
         assert_eq!(stats["model_stats"][0]["inference_count"], 16, "{model}");
+        let parts = &stats["model_stats"][0]["inference_stats"];
+        for part in ["compute_input", "compute_infer", "compute_output"] {
+            assert_eq!(parts[part]["count"], 2, "{part}");
+        }
     }
     let streams = get(server.admin, "/admin/v1/streams").json();
     let told = streams["streams"].as_array().unwrap().iter();
