@@ -1,6 +1,6 @@
 """Two servers on one folder of states behind nginx; one of them is killed or paused again and again. No stream may fork.
 
-    PAINT=target/release/paint NGINX=nginx python crates/paint-serve/clients/replicas.py [rounds]
+    PAINT=target/release/paint NGINX_PROGRAM=nginx python crates/paint-serve/clients/replicas.py [rounds]
 
 Each stream has one client behind nginx, which hashes X-Paint-Stream, and one that goes to the second server past nginx, so
 that both servers are asked for every stream. An answer names the step that it is. For each stream the steps that were answered
@@ -17,7 +17,7 @@ import time
 
 from kill import PAINT, Client, free_port
 
-NGINX = os.environ.get("NGINX", "nginx")
+NGINX = os.environ.get("NGINX_PROGRAM", "nginx")
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 STREAMS = 4
 # No lease, no server behind nginx, about to end.
