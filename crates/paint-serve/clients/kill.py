@@ -20,7 +20,6 @@ import threading
 import time
 
 PAINT = os.environ.get("PAINT", "target/release/paint")
-KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 100
 STREAMS, BATCH = 3, 4
 
 
@@ -75,6 +74,7 @@ class Client(threading.Thread):
 
 
 def main():
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     rng = random.Random(0)
     port, admin = free_port(), free_port()
     with tempfile.TemporaryDirectory() as state:
@@ -84,7 +84,7 @@ def main():
         clients = [Client(port, f"s{number}") for number in range(STREAMS)]
         for client in clients:
             client.start()
-        for _ in range(KILLS):
+        for _ in range(kills):
             server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
             time.sleep(0.6 + 1.2 * rng.random())
             server.send_signal(signal.SIGKILL)
@@ -102,7 +102,7 @@ def main():
     faults = [fault for client in clients for fault in client.faults]
     torn = [show.stderr.decode() for show in shown if show.returncode != 0]
     answers, repeated = sum(c.answers for c in clients), sum(c.repeated for c in clients)
-    print(f"{KILLS} kills, {answers} answers, {repeated} steps saved but not answered, {len(faults)} faults, "
+    print(f"{kills} kills, {answers} answers, {repeated} steps saved but not answered, {len(faults)} faults, "
           f"{len(torn)} torn files, last exit {status}")
     for fault in (faults + torn)[:10]:
         print(fault)
