@@ -8,9 +8,17 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use paint_data::{Dataset as _, dataset};
+#[path = "../../paint-serve/tests/serve/measured.rs"]
+mod measured;
+#[path = "../../paint-serve/tests/serve/tiny.rs"]
+mod tiny;
 
-const BATCH: usize = 8;
+use measured::{Measured, hash, measured};
+use tiny::SIDE;
+
+const BATCH: usize = 50;
+const BATCHES: usize = 60;
+const CLASSES: usize = 10;
 
 struct Served {
     child: Child,
@@ -18,21 +26,16 @@ struct Served {
 }
 
 impl Served {
-    fn start(state: &Path) -> Self {
+    /// Serves without wrappers, saves each step, and has memory for one stream.
+    fn start(weights: &Path, method: &str, state: &Path, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_paint"))
-            .args([
-                "serve",
-                "--demo",
-                "--method",
-                "tent",
-                "--mode",
-                "adapt-first",
-                "--no-guard",
-                "--no-stream",
-            ])
-            .args(["--checkpoint-every", "1", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .args(["serve", "--mode", "adapt-first", "--no-guard", "--no-stream"])
+            .args(["--checkpoint-every", "1", "--stream-memory", "0", "--method", method])
+            .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--weights"])
+            .arg(weights)
             .arg("--state")
             .arg(state)
+            .args(more)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -44,66 +47,130 @@ impl Served {
         Self { child, address }
     }
 
-    /// The raw logits of one batch.
-    fn step(&self, batch: usize) -> Vec<u8> {
-        let images = dataset::embedded().unwrap();
-        let pixels: Vec<u8> = (batch * BATCH..(batch + 1) * BATCH)
-            .flat_map(|index| images.sample(0, index).unwrap().image.into_pixels())
-            .collect();
+    /// The whole answer to a batch of a stream.
+    fn ask(&self, stream: &str, pixels: &[u8]) -> Vec<u8> {
+        let count = pixels.len() / (SIDE * SIDE * 3);
         let request = format!(
-            r#"{{"inputs": [{{"name": "images", "datatype": "UINT8", "shape": [{BATCH}, 32, 32, 3],
+            r#"{{"inputs": [{{"name": "images", "datatype": "UINT8", "shape": [{count}, {SIDE}, {SIDE}, 3],
             "parameters": {{"binary_data_size": {}}}}}],
             "outputs": [{{"name": "logits", "parameters": {{"binary_data": true}}}}]}}"#,
             pixels.len()
         );
         let head = format!(
-            "POST /v2/models/paint/infer HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nX-Paint-Stream: cam\r\n\
+            "POST /v2/models/paint/infer HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nX-Paint-Stream: {stream}\r\n\
              Inference-Header-Content-Length: {}\r\nContent-Length: {}\r\n\r\n",
             self.address,
             request.len(),
             request.len() + pixels.len()
         );
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(&[head.as_bytes(), request.as_bytes(), &pixels].concat()).unwrap();
+        let mut connection = TcpStream::connect(&self.address).unwrap();
+        connection.write_all(&[head.as_bytes(), request.as_bytes(), pixels].concat()).unwrap();
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
+        connection.read_to_end(&mut answer).unwrap();
+        answer
+    }
+
+    /// The raw logits of a batch of a stream.
+    fn step(&self, stream: &str, pixels: &[u8]) -> Vec<u8> {
+        let answer = self.ask(stream, pixels);
         assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
-        answer[answer.len() - BATCH * 10 * 4..].to_vec()
+        answer[answer.len() - pixels.len() / (SIDE * SIDE * 3) * CLASSES * 4..].to_vec()
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    /// SIGKILL.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     fn terminate(mut self) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.signal("-TERM");
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
 }
 
-#[test]
-fn a_killed_server_continues_with_the_same_bits() {
+fn equals_a_run(method: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let whole = Served::start(&folder.path().join("whole"));
-    let expected: Vec<Vec<u8>> = (0..5).map(|batch| whole.step(batch)).collect();
-    whole.terminate();
-    assert_ne!(expected[0], expected[1]);
-
-    let state = folder.path().join("killed");
+    let Measured { hash: expected, batches, config } =
+        measured(method, BATCH, BATCHES, folder.path());
+    let state = folder.path().join("state");
+    let start = || Served::start(&config.model.weights, method, &state, &[]);
     let mut found = Vec::new();
-    for part in [0..2, 2..3, 3..5] {
-        let mut server = Served::start(&state);
-        found.extend(part.map(|batch| server.step(batch)));
-        server.child.kill().unwrap();
-        server.child.wait().unwrap();
+    for part in [0..17, 17..18, 18..BATCHES] {
+        let server = start();
+        for (at, batch) in batches[part.clone()].iter().enumerate() {
+            found.extend(server.step("cam", batch));
+            if at == 20 {
+                // Sends the stream to the disk.
+                server.step("other", &batches[0]);
+            }
+        }
+        if part.end == BATCHES { server.terminate() } else { server.kill() }
     }
-    assert_eq!(found, expected);
-    let names: Vec<String> = std::fs::read_dir(&state)
+    assert_eq!(hash(&found), expected);
+    let names: Vec<String> = std::fs::read_dir(state.join("paint"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| !name.starts_with('.'))
+        .filter(|name| !name.starts_with('.') && !name.starts_with("cam.safetensors.0"))
         .collect();
-    assert!(
-        names.iter().all(|name| ["audit.jsonl", "cam.safetensors"].contains(&name.as_str())),
-        "{names:?}"
-    );
+    let known = ["cam.safetensors", "other.safetensors"];
+    assert!(names.iter().all(|name| known.contains(&name.as_str())), "{names:?}");
+}
+
+#[test]
+fn paint_killed_and_evicted_equals_a_run() {
+    equals_a_run("paint");
+}
+
+#[test]
+fn keel_killed_and_evicted_equals_a_run() {
+    equals_a_run("keel");
+}
+
+#[test]
+fn tent_killed_and_evicted_equals_a_run() {
+    equals_a_run("tent");
+}
+
+#[test]
+fn a_server_that_slept_past_its_lease_has_no_say_in_the_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = tiny::weights(folder.path());
+    let batches: Vec<Vec<u8>> = (0..4).map(|at| tiny::pixels(8 * at, 8)).collect();
+    let alone = Served::start(&weights, "tent", &folder.path().join("alone"), &[]);
+    let expected: Vec<Vec<u8>> = batches.iter().map(|batch| alone.step("cam", batch)).collect();
+    alone.terminate();
+
+    let state = folder.path().join("state");
+    let [slow, fast] = [0, 1].map(|_| Served::start(&weights, "tent", &state, &["--lease", "0.5"]));
+    let mut found = vec![slow.step("cam", &batches[0])];
+    slow.signal("-STOP");
+    assert!(fast.ask("cam", &batches[1]).starts_with(b"HTTP/1.1 409"));
+    let begun = std::time::Instant::now();
+    loop {
+        let answer = fast.ask("cam", &batches[1]);
+        if answer.starts_with(b"HTTP/1.1 200") {
+            found.push(answer[answer.len() - 8 * CLASSES * 4..].to_vec());
+            break;
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 409") && begun.elapsed().as_secs() < 30);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    slow.signal("-CONT");
+    for _ in 0..3 {
+        assert!(slow.ask("cam", &batches[0]).starts_with(b"HTTP/1.1 409"));
+    }
+    found.push(fast.step("cam", &batches[2]));
+    // The lease of a process that is gone is not waited for on its own machine.
+    fast.kill();
+    found.push(slow.step("cam", &batches[3]));
+    assert_eq!(found, expected);
+    slow.terminate();
 }
 
 #[test]
@@ -113,6 +180,16 @@ fn what_cannot_be_served_is_refused_before_anything_is_opened() {
         (&["--replay", "--weights", "x"], 2, "--weights"),
         (&["--demo", "--max-queue", "10"], 2, "queue"),
         (&["--demo", "--method", "none"], 2, "none"),
+        (&["--demo", "--lease", "0.01"], 2, "lease"),
+        #[cfg(not(feature = "grpc"))]
+        (&["--demo", "--grpc", "127.0.0.1:0"], 2, "--features grpc"),
+        #[cfg(not(feature = "tls"))]
+        (&["--demo", "--tls-cert", "a", "--tls-key", "b"], 2, "--features tls"),
+        #[cfg(feature = "tls")]
+        (&["--demo", "--tls-cert", "absent", "--tls-key", "b"], 2, "certificate"),
+        (&["--demo", "--model", "paint=embedded"], 2, "twice"),
+        (&["--model", "../x=embedded"], 2, "letters"),
+        (&["--model", "embedded"], 2, "NAME=WEIGHTS"),
         (&["--demo", "--admin", "192.0.2.1:1", "--insecure"], 1, "192.0.2.1:1"),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -87,6 +87,9 @@ class Page(unittest.TestCase):
         page.click("#snapshot")
         expect(page.locator("#said")).to_contain_text("snapshot: now at step", timeout=PATIENCE)
         kept = int(page.inner_text("#said").split("step ")[1].split(",")[0])
+        page.click("#kept button")
+        expect(page.locator("#said")).to_contain_text("pin: now at step", timeout=PATIENCE)
+        expect(page.locator("#kept button")).to_have_text("Unpin", timeout=PATIENCE)
         wait_for(kept + 2)
         page.click("#freeze")
         expect(page.locator("#state")).to_have_text("frozen", timeout=PATIENCE)
@@ -106,7 +109,7 @@ class Page(unittest.TestCase):
         page.click("#freeze")
         expect(page.locator("#state")).not_to_have_text("frozen", timeout=PATIENCE)
         actions = page.locator("#audit").inner_text()
-        for action in ["snapshot", "freeze", "rollback", "resume"]:
+        for action in ["snapshot", "pin", "freeze", "rollback", "resume"]:
             self.assertIn(action, actions)
         with urllib.request.urlopen(self.url + "metrics") as answer:
             self.assertIn(b"paint_steps_total", answer.read())

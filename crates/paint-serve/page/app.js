@@ -4,8 +4,10 @@
 const $ = id => document.getElementById(id);
 const MOST_POINTS = 4096;
 let token = sessionStorage.getItem('token') || '';
-let chosen = location.hash ? decodeURIComponent(location.hash.slice(1)) : '';
-let shown = { points: [], conditions: {}, audit: [] };
+let chosen = null;
+let several = false;
+const nothing = () => ({ points: [], conditions: {}, audit: [], snapshots: [] });
+let shown = nothing();
 let timeline;
 const shots = new Map();
 
@@ -24,7 +26,9 @@ async function ask(path, options = {}) {
 }
 
 const json = async (path, options) => (await ask(path, options)).json();
-const at = (id, rest = '') => '/admin/v1/streams/' + encodeURIComponent(id) + rest;
+const at = (stream, rest = '') =>
+  `/admin/v1/streams/${encodeURIComponent(stream.id)}${rest}?model=${encodeURIComponent(stream.model)}`;
+const key = stream => encodeURIComponent(stream.model) + '/' + encodeURIComponent(stream.id);
 
 // Dialogs.
 
@@ -91,6 +95,7 @@ function show() {
   $('no-steps').hidden = shown.points.length > 0;
   timeline.show(shown.points);
   showConditions();
+  showKept();
   showAudit();
 }
 
@@ -118,20 +123,35 @@ function showConditions() {
 
 /** A small copy of an image, drawn once. */
 function shot(condition, n) {
-  const key = [chosen, condition, n].join(' ');
-  if (!shots.has(key)) {
+  const place = [key(chosen), condition, n].join(' ');
+  if (!shots.has(place)) {
     const canvas = document.createElement('canvas');
-    shots.set(key, canvas);
+    shots.set(place, canvas);
     ask(at(chosen, `/thumbnails/${condition}/${n}`)).then(answer => answer.blob()).then(createImageBitmap).then(image => {
       canvas.width = image.width;
       canvas.height = image.height;
       canvas.getContext('2d').drawImage(image, 0, 0);
-    }).catch(() => shots.delete(key));
+    }).catch(() => shots.delete(place));
   }
-  return shots.get(key);
+  return shots.get(place);
 }
 
-const OWN = ['begin', 'restore', 'evict', 'snapshot', 'rollback', 'reset', 'freeze', 'resume'];
+function showKept() {
+  $('kept').hidden = !shown.snapshots.length;
+  $('kept').tBodies[0].replaceChildren(...shown.snapshots.map(kept => {
+    const row = document.createElement('tr');
+    const button = document.createElement('button');
+    button.textContent = kept.pinned ? 'Unpin' : 'Pin';
+    button.title = kept.pinned ? 'Newer snapshots may take its place' : 'Keep it however many newer ones there are';
+    button.onclick = () => act(kept.pinned ? 'unpin' : 'pin', { step: kept.step });
+    const last = cell('');
+    last.append(button);
+    row.append(cell(count(kept.step)), cell(clock(kept.time)), cell(size(kept.bytes)), last);
+    return row;
+  }));
+}
+
+const OWN = ['begin', 'restore', 'evict', 'snapshot', 'rollback', 'pin', 'unpin', 'reset', 'freeze', 'resume'];
 function showAudit() {
   $('audit').replaceChildren(...shown.audit.slice(-40).reverse().map(entry => {
     const row = document.createElement('tr');
@@ -145,11 +165,13 @@ function showAudit() {
 
 async function load() {
   const { streams } = await json('/admin/v1/streams');
-  const ids = streams.map(s => s.id);
-  if (!ids.includes(chosen)) chosen = (streams.find(s => s.in_memory) || streams[0] || { id: '' }).id;
-  $('streams').replaceChildren(...ids.map(id => new Option(id, id, id === chosen, id === chosen)));
+  const wanted = chosen ? key(chosen) : location.hash.slice(1);
+  chosen = streams.find(s => key(s) === wanted) || streams.find(s => s.in_memory) || streams[0] || null;
+  $('streams').replaceChildren(...streams.map(s =>
+    new Option(several ? `${s.model} · ${s.id}` : s.id, key(s), s === chosen, s === chosen)));
   if (chosen) {
-    shown = { points: [], conditions: {}, audit: [], ...await json(at(chosen)) };
+    const [stream, kept] = await Promise.all([json(at(chosen)), json(at(chosen, '/snapshots'))]);
+    shown = { ...nothing(), ...stream, ...kept };
   }
   show();
 }
@@ -163,7 +185,7 @@ function soon() {
 }
 
 function told(event, data) {
-  if (event === 'step' && data.stream === chosen) {
+  if (event === 'step' && chosen && data.model === chosen.model && data.stream === chosen.id) {
     shown.points.push(data.point);
     if (shown.points.length > MOST_POINTS) shown.points.shift();
     timeline.show(shown.points);
@@ -220,18 +242,21 @@ async function act(action, body) {
 $('freeze').onclick = () => act(shown.frozen ? 'resume' : 'freeze');
 $('snapshot').onclick = () => act('snapshot');
 $('rollback').onclick = async () => {
+  if (!chosen) return;
   const { snapshots } = await json(at(chosen, '/snapshots'));
   if (!snapshots.length) return say('There is no snapshot yet.');
-  const text = `“${chosen}” goes back to what it knew then; what it learnt since is lost.`;
+  const text = `“${chosen.id}” goes back to what it knew then; what it learnt since is lost.`;
   if (await dialog({ title: 'Roll back?', text, yes: 'Roll back', snapshots })) act('rollback', { step: +$('snapshots').value });
 };
 $('reset').onclick = async () => {
-  const text = `“${chosen}” forgets everything and begins with the source model. Snapshots stay.`;
+  if (!chosen) return;
+  const text = `“${chosen.id}” forgets everything and begins with the source model. Snapshots stay.`;
   if (await dialog({ title: 'Reset?', text, yes: 'Reset' })) act('reset');
 };
 $('streams').onchange = event => {
-  chosen = event.target.value;
-  location.hash = encodeURIComponent(chosen);
+  const [model, id] = event.target.value.split('/').map(decodeURIComponent);
+  chosen = { model, id };
+  location.hash = event.target.value;
   load().catch(error => say(error.message));
 };
 $('theme').onclick = () => {
@@ -244,7 +269,8 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => time
 
 timeline = new Timeline({ accuracy: $('accuracy'), likeness: $('likeness'), strip: $('strip') });
 json('/admin/v1/server').then(found => {
-  $('about').textContent = `${found.network} adapted by ${found.method}${found.guard ? ' under guard' : ''}, ${found.mode}, `
-    + `batches of ${found.batch}, model “${found.model}”, paint ${found.version}`;
+  const models = found.models.map(m => `“${m.name}”: ${m.network} adapted by ${m.method}${m.guard ? ' under guard' : ''}`);
+  several = models.length > 1;
+  $('about').textContent = `${models.join('; ')}; ${found.mode}, batches of ${found.batch}, paint ${found.version}`;
 }).catch(error => say(error.message));
 listen();

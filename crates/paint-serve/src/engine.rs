@@ -9,7 +9,6 @@ mod learn;
 mod predict;
 mod task;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -21,10 +20,10 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::journal::Journal;
-use crate::metrics::{Gauges, Metrics};
+use crate::metrics;
 use crate::model::Model;
 use crate::options::Options;
-use crate::stream::{Inside, StreamId, Table};
+use crate::stream::{Key, Live, Table};
 pub(crate) use job::{Answer, Intent, Job, Slot, late};
 use learn::Learn;
 use task::Task;
@@ -35,54 +34,54 @@ const COMMANDS: usize = 64;
 
 /// What both threads and the listeners share.
 pub(crate) struct Shared {
-    pub(crate) model: Model,
+    /// At least one.
+    pub(crate) models: Vec<Arc<Model>>,
     pub(crate) options: Options,
     pub(crate) table: Table,
-    pub(crate) metrics: Metrics,
     pub(crate) journal: Journal,
     queued: Arc<AtomicUsize>,
 }
 
 impl Shared {
-    pub(crate) fn new(model: Model, options: Options, journal: Journal) -> Self {
-        Self {
-            model,
-            options,
-            table: Table::default(),
-            metrics: Metrics::default(),
-            journal,
-            queued: Arc::default(),
-        }
+    pub(crate) fn new(models: Vec<Arc<Model>>, options: Options, journal: Journal) -> Self {
+        Self { models, options, table: Table::default(), journal, queued: Arc::default() }
     }
 
-    /// The file of a stream's state.
-    pub(crate) fn path(&self, id: &StreamId) -> PathBuf {
-        self.options.state.join(id.file_name())
+    /// The model of this name.
+    pub(crate) fn model(&self, name: &str) -> std::result::Result<&Arc<Model>, Fault> {
+        self.models.iter().find(|model| model.name == name).ok_or_else(|| {
+            let known: Vec<String> =
+                self.models.iter().map(|model| format!("{:?}", model.name)).collect();
+            Fault::NotFound(format!("model: expected {}, found {name:?}", known.join(" or ")))
+        })
     }
 
     /// The streams on the disk.
-    pub(crate) fn saved(&self) -> std::io::Result<Vec<StreamId>> {
+    pub(crate) fn saved(&self) -> std::io::Result<Vec<Key>> {
         let mut found = Vec::new();
-        for entry in std::fs::read_dir(&self.options.state)? {
-            found.extend(entry?.file_name().to_str().and_then(StreamId::of_file));
+        for model in &self.models {
+            let key = |id| Key { model: Arc::clone(model), id };
+            found.extend(model.storage.saved()?.into_iter().map(key));
         }
-        found.sort_unstable();
         Ok(found)
     }
 
-    /// What is measured now.
-    pub(crate) fn gauges(&self) -> Gauges {
-        Gauges { queued_images: self.queued.load(Ordering::Relaxed), ..self.table.gauges() }
+    /// What is measured now, as Prometheus reads it.
+    pub(crate) fn metrics(&self) -> String {
+        let sources: Vec<_> = self.models.iter().map(|model| model.measured(&self.table)).collect();
+        metrics::text(&sources, self.queued.load(Ordering::Relaxed))
     }
 
     /// Counts images that were answered, and keeps those that are to be learnt from. Says how many wait.
-    fn answered(&self, inside: &mut Inside, images: &Tensor, intent: Intent) -> usize {
+    fn answered(&self, live: &Live, images: &Tensor, intent: Intent) -> usize {
+        let metrics = &live.key.model.metrics;
+        let mut inside = live.lock();
         let count = images.shape().first().copied().unwrap_or(0);
         inside.images += count as u64;
-        self.metrics.images.add(count as u64);
+        metrics.images.add(count as u64);
         if intent == Intent::PredictFirst && !inside.is_frozen && !inside.is_closed {
             let dropped = inside.pending.push(images.clone(), 2 * self.options.batch.max(count));
-            self.metrics.unlearnt.add(dropped as u64);
+            metrics.unlearnt.add(dropped as u64);
         }
         inside.pending.len()
     }
@@ -148,7 +147,7 @@ impl Engine {
     /// Does something to a stream.
     pub(crate) async fn command(
         &self,
-        stream: StreamId,
+        stream: Key,
         command: Command,
     ) -> std::result::Result<Done, Fault> {
         let (reply, done) = oneshot::channel();

@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     NotFound(String),
     /// 409: the stream is not in a state for that.
     Conflict(String),
+    /// 409: another server has the stream, for now.
+    Held(String),
     /// 413: the body is above the limit.
     TooLarge(String),
     /// 415: the body is encoded in a way that is not read.
@@ -43,7 +45,7 @@ impl Fault {
             Self::Token => StatusCode::UNAUTHORIZED,
             Self::Foreign(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::Conflict(_) | Self::Held(_) => StatusCode::CONFLICT,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -52,13 +54,14 @@ impl Fault {
         }
     }
 
-    fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         match self {
             Self::Token => "expected the header Authorization: Bearer with the server's token",
             Self::Request(text)
             | Self::Foreign(text)
             | Self::NotFound(text)
             | Self::Conflict(text)
+            | Self::Held(text)
             | Self::TooLarge(text)
             | Self::Encoding(text)
             | Self::Busy(text)
@@ -79,7 +82,7 @@ impl From<paint_run::Error> for Fault {
             | Run::Method(paint_methods::Error::Images { .. }) => Self::Request(text),
             Run::BatchTooLarge { .. } => Self::TooLarge(text),
             // Another process has the stream.
-            Run::Claim(_) => Self::Conflict(text),
+            Run::Claim(_) => Self::Held(text),
             _ => Self::Failed(text),
         }
     }
@@ -110,7 +113,9 @@ impl IntoResponse for Fault {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {
-            Self::Busy(_) => headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
+            Self::Busy(_) | Self::Held(_) => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))
+            }
             Self::Token => headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
             _ => None,
         };

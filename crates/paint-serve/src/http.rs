@@ -6,25 +6,48 @@ mod app;
 mod connections;
 mod inference;
 mod page;
+mod secure;
 
 pub(crate) use access::{Access, Surface};
 pub(crate) use app::App;
-pub(crate) use connections::serve;
+pub(crate) use connections::{Service, Wire, serve};
+pub(crate) use secure::{Secure, secure};
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 
-/// What is served to clients.
-pub(crate) fn inference(app: &Arc<App>, access: Access) -> Router {
-    let access = Arc::new(access);
-    inference::routes().with_state(Arc::clone(app)).layer(from_fn_with_state(access, access::check))
+impl Surface {
+    /// What is served there.
+    pub(crate) fn routes(self, app: &Arc<App>, access: Access) -> Router {
+        let routes = match self {
+            Self::Inference => inference::routes(),
+            Self::Administration => admin::routes(),
+            Self::Grpc => grpc(),
+        };
+        let routes = routes.with_state(Arc::clone(app));
+        let routes = routes.layer(from_fn_with_state(Arc::new(access), access::check));
+        if self == Self::Administration { routes.merge(page::routes()) } else { routes }
+    }
+
+    /// What is spoken there.
+    pub(crate) fn wire(self) -> Wire {
+        match self {
+            #[cfg(feature = "grpc")]
+            Self::Grpc => Wire::Http2,
+            _ => Wire::Http1,
+        }
+    }
 }
 
-/// What is served to the people who run the server.
-pub(crate) fn administration(app: &Arc<App>, access: Access) -> Router {
-    let access = Arc::new(access);
-    let data = admin::routes().with_state(Arc::clone(app));
-    data.layer(from_fn_with_state(access, access::check)).merge(page::routes())
+#[cfg(feature = "grpc")]
+fn grpc() -> Router<Arc<App>> {
+    crate::grpc::routes()
+}
+
+/// Options that ask for it are refused.
+#[cfg(not(feature = "grpc"))]
+fn grpc() -> Router<Arc<App>> {
+    Router::new()
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use crate::error::{Error, Result};
+use crate::stream::Key;
 
 /// Entries that the page shows.
 const RECENT: usize = 512;
@@ -23,6 +24,7 @@ const LAG: usize = 256;
 pub(crate) struct Entry {
     /// Seconds since 1970.
     pub(crate) time: f64,
+    pub(crate) model: String,
     pub(crate) stream: String,
     /// What was done.
     pub(crate) action: String,
@@ -68,9 +70,13 @@ impl Journal {
     }
 
     /// Records an action.
-    pub(crate) fn audit(&self, stream: &str, action: &str, reason: &str, step: u64) {
-        let (stream, action, reason) = (stream.into(), action.into(), reason.into());
-        let entry = Entry { time: now(), stream, action, reason, step };
+    pub(crate) fn audit(&self, stream: &Key, action: &str, reason: &str, step: u64) {
+        let [model, stream] = [stream.model.name.as_str(), stream.id.as_str()].map(str::to_owned);
+        let (action, reason) = (action.into(), reason.into());
+        self.record(&Entry { time: now(), model, stream, action, reason, step });
+    }
+
+    fn record(&self, entry: &Entry) {
         let line = json!(entry).to_string() + "\n";
         {
             let mut held = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,9 +93,10 @@ impl Journal {
     }
 
     /// The last actions on a stream.
-    pub(crate) fn recent(&self, stream: &str) -> Vec<Entry> {
+    pub(crate) fn recent(&self, model: &str, stream: &str) -> Vec<Entry> {
         let held = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
-        held.1.iter().filter(|entry| entry.stream == stream).cloned().collect()
+        let is_asked = |entry: &&Entry| entry.model == model && entry.stream == stream;
+        held.1.iter().filter(is_asked).cloned().collect()
     }
 
     /// Tells the page of something.
@@ -119,8 +126,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path()).unwrap();
         let mut events = journal.listen();
-        journal.audit("a", "freeze", "asked", 3);
-        journal.audit("b", "reset", "asked", 4);
+        let entry = |stream: &str, action: &str, step| {
+            let [model, stream, action, reason] = ["m", stream, action, "asked"].map(str::to_owned);
+            Entry { time: 0.0, model, stream, action, reason, step }
+        };
+        journal.record(&entry("a", "freeze", 3));
+        journal.record(&entry("b", "reset", 4));
         assert!(events.try_recv().unwrap().starts_with("event: audit\ndata: {"));
         drop(journal);
         std::fs::OpenOptions::new()
@@ -129,8 +140,8 @@ mod tests {
             .and_then(|mut file| file.write_all(b"{\"time\": 1, torn"))
             .unwrap();
         let again = Journal::open(folder.path()).unwrap();
-        again.audit("a", "resume", "asked", 5);
-        let [first, second] = &Journal::open(folder.path()).unwrap().recent("a")[..] else {
+        again.record(&entry("a", "resume", 5));
+        let [first, second] = &Journal::open(folder.path()).unwrap().recent("m", "a")[..] else {
             panic!("two entries of a")
         };
         assert_eq!((first.action.as_str(), first.step), ("freeze", 3));

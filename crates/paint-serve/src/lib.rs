@@ -13,7 +13,8 @@
 //!
 //! # fn main() -> paint_serve::Result<()> {
 //! let config = Config::new(Model::new("vit.safetensors"), Method::named("paint"));
-//! let server = Server::open(config, Options::new("states"))?;
+//! let models = vec![("camera".to_owned(), config)];
+//! let server = Server::open(models, Options::new("states"))?;
 //! println!("{:?}", server.addresses());
 //! server.run(&Arc::new(AtomicBool::new(false)))?;
 //! # Ok(())
@@ -23,6 +24,8 @@
 mod engine;
 mod error;
 mod fault;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod http;
 mod journal;
 mod looks;
@@ -36,6 +39,6 @@ mod stream;
 mod thumbnail;
 
 pub use error::{Error, Result};
-pub use options::{Limits, Mode, Options};
+pub use options::{Limits, Mode, Options, Tls};
 pub use replay::Replay;
 pub use server::Server;

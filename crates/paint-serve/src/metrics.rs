@@ -81,7 +81,6 @@ pub(crate) struct Metrics {
 /// What is measured at the moment of asking.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Gauges {
-    pub(crate) queued_images: usize,
     pub(crate) streams: usize,
     pub(crate) state_bytes: usize,
     pub(crate) prompts: usize,
@@ -110,83 +109,96 @@ impl Metrics {
     pub(crate) fn failed(&self) -> u64 {
         self.failures.get()
     }
-
-    /// `GET /metrics`.
-    pub(crate) fn text(&self, gauges: Gauges) -> String {
-        let mut text = Text::default();
-        text.labelled("paint_requests_total", "Inference requests by status.", &self.requests);
-        text.counter("paint_images_total", "Images answered.", &self.images);
-        let help = "Images not learnt from because steps were slower than the stream.";
-        text.counter("paint_images_unlearnt_total", help, &self.unlearnt);
-        text.counter(
-            "paint_evictions_total",
-            "Streams moved from memory to disk.",
-            &self.evictions,
-        );
-        text.labelled("paint_steps_total", "Adaptation steps by outcome.", &self.steps);
-        text.labelled(
-            "paint_guard_total",
-            "What the guard did, by action and reason.",
-            &self.guard,
-        );
-        text.times("paint_request_seconds", "Time of answered requests.", &self.request);
-        text.times("paint_queue_seconds", "Time that requests waited.", &self.queue);
-        text.times("paint_predict_seconds", "Time of predictions.", &self.predict);
-        text.times("paint_step_seconds", "Time of adaptation steps.", &self.step);
-        let whole = |value: usize| Some(value as f64);
-        text.gauge("paint_queue_images", "Images waiting or in work.", whole(gauges.queued_images));
-        text.gauge("paint_streams", "Streams in memory.", whole(gauges.streams));
-        text.gauge("paint_state_bytes", "Bytes of states in memory.", whole(gauges.state_bytes));
-        text.gauge("paint_prompts", "Prompts of streams in memory.", whole(gauges.prompts));
-        let help = "Estimated accuracy of adapted models, mean over streams in memory.";
-        text.gauge("paint_estimated_accuracy_ratio", help, gauges.estimated_accuracy);
-        let help = "Share of streams in memory whose last step the frozen model answered.";
-        text.gauge("paint_frozen_answers_ratio", help, gauges.frozen_answers);
-        text.0
-    }
 }
 
-#[derive(Default)]
-struct Text(String);
+/// A model and what is measured of it.
+pub(crate) struct Source<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) gauges: Gauges,
+}
 
-impl Text {
+/// `GET /metrics`.
+pub(crate) fn text(sources: &[Source<'_>], queued_images: usize) -> String {
+    let mut text = Text { text: String::new(), sources };
+    text.labelled("paint_requests_total", "Inference requests by status.", |it| &it.requests);
+    text.counter("paint_images_total", "Images answered.", |it| &it.images);
+    let help = "Images not learnt from because steps were slower than the stream.";
+    text.counter("paint_images_unlearnt_total", help, |it| &it.unlearnt);
+    text.counter("paint_evictions_total", "Streams moved from memory to disk.", |it| &it.evictions);
+    text.labelled("paint_steps_total", "Adaptation steps by outcome.", |it| &it.steps);
+    text.labelled("paint_guard_total", "What the guard did, by action and reason.", |it| &it.guard);
+    text.times("paint_request_seconds", "Time of answered requests.", |it| &it.request);
+    text.times("paint_queue_seconds", "Time that requests waited.", |it| &it.queue);
+    text.times("paint_predict_seconds", "Time of predictions.", |it| &it.predict);
+    text.times("paint_step_seconds", "Time of adaptation steps.", |it| &it.step);
+    let whole = |value: usize| Some(value as f64);
+    text.gauge("paint_streams", "Streams in memory.", |it| whole(it.streams));
+    text.gauge("paint_state_bytes", "Bytes of states in memory.", |it| whole(it.state_bytes));
+    text.gauge("paint_prompts", "Prompts of streams in memory.", |it| whole(it.prompts));
+    let help = "Estimated accuracy of adapted models, mean over streams in memory.";
+    text.gauge("paint_estimated_accuracy_ratio", help, |it| it.estimated_accuracy);
+    let help = "Share of streams in memory whose last step the frozen model answered.";
+    text.gauge("paint_frozen_answers_ratio", help, |it| it.frozen_answers);
+    text.head("paint_queue_images", "Images waiting or in work, of all models.", "gauge");
+    let _ = writeln!(text.text, "paint_queue_images {queued_images}");
+    text.text
+}
+
+struct Text<'a> {
+    text: String,
+    sources: &'a [Source<'a>],
+}
+
+impl Text<'_> {
     fn head(&mut self, name: &str, help: &str, kind: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn line(&mut self, name: &str, labels: &str, value: f64) {
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        let _ = writeln!(self.0, "{name}{labels} {value}");
+    /// A line of a model; `labels` are written as Prometheus does, with a comma before them.
+    fn line(&mut self, name: &str, model: &str, labels: &str, value: f64) {
+        let _ = writeln!(self.text, "{name}{{model=\"{model}\"{labels}}} {value}");
     }
 
-    fn counter(&mut self, name: &str, help: &str, counter: &Counter) {
+    fn counter(&mut self, name: &str, help: &str, of: fn(&Metrics) -> &Counter) {
         self.head(name, help, "counter");
-        self.line(name, "", counter.get() as f64);
-    }
-
-    fn labelled(&mut self, name: &str, help: &str, counts: &Labelled) {
-        self.head(name, help, "counter");
-        for (labels, count) in counts.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            self.line(name, labels, *count as f64);
+        for Source { model, metrics, .. } in self.sources {
+            self.line(name, model, "", of(metrics).get() as f64);
         }
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: Option<f64>) {
+    fn labelled(&mut self, name: &str, help: &str, of: fn(&Metrics) -> &Labelled) {
+        self.head(name, help, "counter");
+        for Source { model, metrics, .. } in self.sources {
+            let counts = of(metrics).0.lock().unwrap_or_else(PoisonError::into_inner);
+            for (labels, count) in counts.iter() {
+                self.line(name, model, &format!(",{labels}"), *count as f64);
+            }
+        }
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, of: impl Fn(&Gauges) -> Option<f64>) {
         self.head(name, help, "gauge");
-        if let Some(value) = value {
-            self.line(name, "", value);
+        for Source { model, gauges, .. } in self.sources {
+            if let Some(value) = of(gauges) {
+                self.line(name, model, "", value);
+            }
         }
     }
 
-    fn times(&mut self, name: &str, help: &str, times: &Times) {
+    fn times(&mut self, name: &str, help: &str, of: fn(&Metrics) -> &Times) {
         self.head(name, help, "histogram");
-        let (buckets, count, sum) = *times.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (bucket, end) in buckets.iter().zip(BUCKETS) {
-            self.line(&format!("{name}_bucket"), &format!("le=\"{end}\""), *bucket as f64);
+        for Source { model, metrics, .. } in self.sources {
+            let held = of(metrics).0.lock().unwrap_or_else(PoisonError::into_inner);
+            let (buckets, count, sum) = *held;
+            let bucket = format!("{name}_bucket");
+            for (below, end) in buckets.iter().zip(BUCKETS) {
+                self.line(&bucket, model, &format!(",le=\"{end}\""), *below as f64);
+            }
+            self.line(&bucket, model, ",le=\"+Inf\"", count as f64);
+            self.line(&format!("{name}_sum"), model, "", sum);
+            self.line(&format!("{name}_count"), model, "", count as f64);
         }
-        self.line(&format!("{name}_bucket"), "le=\"+Inf\"", count as f64);
-        self.line(&format!("{name}_sum"), "", sum);
-        self.line(&format!("{name}_count"), "", count as f64);
     }
 }
 
@@ -199,14 +211,16 @@ mod tests {
         let metrics = Metrics::default();
         metrics.answered(200, Duration::from_millis(30));
         metrics.answered(429, Duration::ZERO);
-        let text = metrics.text(Gauges { streams: 3, ..Gauges::default() });
+        let gauges = Gauges { streams: 3, ..Gauges::default() };
+        let text = text(&[Source { model: "m", metrics: &metrics, gauges }], 7);
         for line in [
-            "paint_request_seconds_bucket{le=\"0.025\"} 0",
-            "paint_request_seconds_bucket{le=\"0.05\"} 1",
-            "paint_request_seconds_bucket{le=\"+Inf\"} 1",
-            "paint_request_seconds_sum 0.03",
-            "paint_requests_total{code=\"429\"} 1",
-            "paint_streams 3",
+            "paint_request_seconds_bucket{model=\"m\",le=\"0.025\"} 0",
+            "paint_request_seconds_bucket{model=\"m\",le=\"0.05\"} 1",
+            "paint_request_seconds_bucket{model=\"m\",le=\"+Inf\"} 1",
+            "paint_request_seconds_sum{model=\"m\"} 0.03",
+            "paint_requests_total{model=\"m\",code=\"429\"} 1",
+            "paint_streams{model=\"m\"} 3",
+            "paint_queue_images 7",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }

@@ -9,10 +9,15 @@ use paint_run::{Deployment, deployment};
 use paint_tensor::Tensor;
 
 use crate::fault::Fault;
+use crate::metrics::{Metrics, Source};
+use crate::stream::{Storage, Table};
 
 /// The model, its preprocessing and its method.
 pub(crate) struct Model {
     pub(crate) name: String,
+    /// Where the states of its streams are.
+    pub(crate) storage: Storage,
+    pub(crate) metrics: Metrics,
     pub(crate) deployment: Arc<Deployment>,
     pub(crate) class_names: Vec<String>,
     /// Height and width.
@@ -22,18 +27,29 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn open(name: String, config: deployment::Config) -> paint_run::Result<Self> {
+    pub(crate) fn open(
+        name: String,
+        config: deployment::Config,
+        storage: Storage,
+    ) -> paint_run::Result<Self> {
         let deployment = Deployment::open(config)?;
         let spec = deployment.model().spec();
         let model = &deployment.config.model;
         Ok(Self {
             name,
+            storage,
+            metrics: Metrics::default(),
             class_names: class_names(&model.weights)?,
             size: spec.image_size,
             classes: spec.num_classes,
             fit: ImageFit::new(&spec.preprocess, model.resize)?,
             deployment: Arc::new(deployment),
         })
+    }
+
+    /// What is measured of it.
+    pub(crate) fn measured(&self, table: &Table) -> Source<'_> {
+        Source { model: &self.name, metrics: &self.metrics, gauges: table.gauges(&self.name) }
     }
 
     /// Floats of one image.

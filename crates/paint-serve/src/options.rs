@@ -38,13 +38,15 @@ impl Mode {
 /// Everything that can be told.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What clients call the model.
-    pub name: String,
     /// Where inference is served.
     pub listen: SocketAddr,
+    /// Where inference is served over gRPC, in a program built with the feature `grpc`.
+    pub grpc: Option<SocketAddr>,
+    /// With what connections are encrypted, in a program built with the feature `tls`.
+    pub tls: Option<Tls>,
     /// Where the page, its administration and the metrics are served.
     pub admin: SocketAddr,
-    /// The folder of states, one file a stream, and of `audit.jsonl`.
+    /// The folder of `audit.jsonl` and, for each model, of a folder of states, one file per stream.
     pub state: PathBuf,
     /// The mode of requests that name none.
     pub mode: Mode,
@@ -60,6 +62,8 @@ pub struct Options {
     pub snapshots: usize,
     /// Bytes of all states in memory; the least recently used go to the disk above it.
     pub stream_memory: usize,
+    /// Where several servers use the folder of states: how long one that dies keeps a stream from the others.
+    pub lease: Option<Duration>,
     /// What a request may ask for.
     pub limits: Limits,
     /// The token that requests must carry, if any.
@@ -70,6 +74,15 @@ pub struct Options {
     pub thumbnails: bool,
     /// Whether each request is a line of the log.
     pub log_requests: bool,
+}
+
+/// PEM files.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// The server's certificate, and those that lead to one that clients know.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// What a request may ask for, and how much work may wait.
@@ -106,8 +119,9 @@ impl Options {
     /// The defaults, with states in a folder.
     pub fn new(state: impl Into<PathBuf>) -> Self {
         Self {
-            name: "paint".to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 8000)),
+            grpc: None,
+            tls: None,
             admin: SocketAddr::from(([127, 0, 0, 1], 8002)),
             state: state.into(),
             mode: Mode::default(),
@@ -117,6 +131,7 @@ impl Options {
             snapshot_every: 50,
             snapshots: 5,
             stream_memory: 1 << 30,
+            lease: None,
             limits: Limits::default(),
             token: None,
             insecure: false,

@@ -2,10 +2,15 @@
 
 mod id;
 pub(crate) mod kept;
+mod key;
+mod lease;
 mod live;
 mod pending;
+mod storage;
 mod table;
 
 pub(crate) use id::{Bounds, StreamId};
-pub(crate) use live::{Facts, Inside, Live, Point};
+pub(crate) use key::Key;
+pub(crate) use live::{Facts, Live, Point};
+pub(crate) use storage::Storage;
 pub(crate) use table::Table;

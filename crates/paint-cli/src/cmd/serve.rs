@@ -3,13 +3,13 @@
 mod limits;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use paint_run::deployment;
-use paint_serve::{Mode, Options, Replay, Server};
+use paint_serve::{Mode, Options, Replay, Server, Tls};
 
 use crate::Usage;
 use crate::deployment_flags::DeploymentFlags;
@@ -30,26 +30,38 @@ use limits::LimitArgs;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     /// Weights file
-    #[arg(long, required_unless_present = "demo")]
+    #[arg(long, required_unless_present_any = ["demo", "model"])]
     weights: Option<PathBuf>,
     /// Serve the embedded CIFAR-10 model; states are removed at the end unless --state is given
     #[arg(long, conflicts_with = "weights")]
     demo: bool,
     /// Play a drifting stream of embedded images at the server, so that the page has something to show
-    #[arg(long, requires = "demo", conflicts_with = "weights")]
+    #[arg(long, requires = "demo", conflicts_with_all = ["weights", "tls_cert"])]
     replay: bool,
     /// Images per second of --replay
     #[arg(long, value_name = "N", default_value_t = 100.0, requires = "replay")]
     replay_rate: f64,
-    /// Name of the model in addresses
+    /// Name of the model of --weights or --demo in addresses
     #[arg(long, default_value = "paint")]
     name: String,
+    /// Serve these weights under a name of their own too; may be repeated
+    #[arg(long, value_name = "NAME=WEIGHTS", value_parser = named_weights)]
+    model: Vec<(String, PathBuf)>,
     /// Method; see `paint list methods`
     #[arg(long, default_value = "paint")]
     method: String,
     /// Address of inference
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
+    /// Address of inference over gRPC, in a program built with `--features grpc`
+    #[arg(long, value_name = "ADDRESS")]
+    grpc: Option<SocketAddr>,
+    /// Certificate chain, as PEM, in a program built with `--features tls`: every address speaks TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Address of the page, its administration and metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8002")]
     admin: SocketAddr,
@@ -59,7 +71,7 @@ pub(crate) struct Args {
     /// Serve other machines without a token
     #[arg(long, conflicts_with = "token_file")]
     insecure: bool,
-    /// Folder of the streams' states and of audit.jsonl [default: paint-state]
+    /// Folder of audit.jsonl and, under the name of each model, of its streams' states [default: paint-state]
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
     /// When images are learnt from, if a request does not say
@@ -81,6 +93,9 @@ pub(crate) struct Args {
     /// Memory for the states of streams; the least recently used move to the disk above it
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     stream_memory: usize,
+    /// Share --state with other servers: streams are taken by leases of this length, which others wait for when this one dies
+    #[arg(long, value_name = "SECONDS")]
+    lease: Option<f64>,
     /// Keep no small copies of images for the page
     #[arg(long)]
     no_thumbnails: bool,
@@ -98,6 +113,7 @@ Examples:
   paint serve --demo --replay
   paint serve --weights model.safetensors --state states/
   paint serve --weights model.safetensors --method keel --mode adapt-first --no-stream
+  paint serve --model day=day.safetensors --model night=night.safetensors
   paint serve --weights model.safetensors --listen 0.0.0.0:8000 --token-file token";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -105,9 +121,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let own = args.demo && args.state.is_none();
     let options = options(args)?;
     let (state, token) = (options.state.clone(), options.token.clone());
-    let server = Server::open(config(args)?, options)?;
-    let [inference, admin] = server.addresses();
-    note!("inference at http://{inference}, page and metrics at http://{admin}");
+    let server = Server::open(models(args)?, options)?;
+    let addresses = server.addresses();
+    let (inference, admin) = (addresses[0], addresses[1]);
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+    note!("inference at {scheme}://{inference}, page and metrics at {scheme}://{admin}");
+    if let Some(grpc) = addresses.get(2) {
+        note!("inference over gRPC at {grpc}");
+    }
     let signals = Signals::watch().context("cannot watch for signals")?;
     let replay = args.replay.then(|| Replay {
         address: inference,
@@ -131,9 +152,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn config(args: &Args) -> anyhow::Result<deployment::Config> {
-    let weights = args.weights.as_deref().unwrap_or(Path::new("embedded"));
-    Ok(args.deployment.draft(weights, &args.method)?.resolve_as()?)
+fn named_weights(text: &str) -> Result<(String, PathBuf), String> {
+    let split = text.split_once('=').filter(|(_, weights)| !weights.is_empty());
+    let (name, weights) = split.ok_or("expected NAME=WEIGHTS")?;
+    Ok((name.to_owned(), weights.into()))
+}
+
+fn models(args: &Args) -> anyhow::Result<Vec<(String, deployment::Config)>> {
+    let first = args.weights.clone().or_else(|| args.demo.then(|| "embedded".into()));
+    let first = first.map(|weights| (args.name.clone(), weights));
+    let open = |(name, weights): (String, PathBuf)| {
+        Ok((name, args.deployment.draft(&weights, &args.method)?.resolve_as()?))
+    };
+    first.into_iter().chain(args.model.clone()).map(open).collect()
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {
@@ -149,18 +180,24 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             .with_context(|| format!("cannot read {}", path.display()))?;
         anyhow::Ok(text.trim().to_owned())
     };
-    let seconds = |seconds: f64| {
-        let found = format!("--max-delay: expected seconds above 0, found {seconds}");
-        let delay = Duration::try_from_secs_f64(seconds).ok().filter(|delay| !delay.is_zero());
-        delay.ok_or(Usage(found))
+    let seconds = |flag: &str, seconds: Option<f64>| {
+        let found = || Usage(format!("{flag}: expected seconds above 0, found {seconds:?}"));
+        let time = |it| Duration::try_from_secs_f64(it).ok().filter(|time| !time.is_zero());
+        seconds.map(|it| time(it).ok_or_else(found)).transpose()
     };
     Ok(Options {
-        name: args.name.clone(),
         listen: args.listen,
+        grpc: args.grpc,
+        tls: args
+            .tls_cert
+            .clone()
+            .zip(args.tls_key.clone())
+            .map(|(certificate, key)| Tls { certificate, key }),
         admin: args.admin,
         mode: Mode::from_name(&args.mode).unwrap_or_default(),
         batch: args.deployment.batch_size(),
-        max_delay: args.max_delay.map(seconds).transpose()?,
+        max_delay: seconds("--max-delay", args.max_delay)?,
+        lease: seconds("--lease", args.lease)?,
         checkpoint_every: args.checkpoint_every,
         snapshot_every: args.snapshot_every,
         snapshots: args.snapshots,

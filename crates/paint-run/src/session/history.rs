@@ -92,15 +92,51 @@ pub(super) fn earlier(path: &Path, present: u64, batches: Option<u64>) -> Result
     Ok(earlier.clone())
 }
 
-/// Keeps a copy of the file as the state after so many batches, and the `count` newest copies in all.
+/// Keeps a copy of the file as the state after so many batches, and the `count` newest copies beside those that are pinned.
+/// A pinned copy is not replaced.
 pub(super) fn keep(path: &Path, batches: u64, count: usize) -> Result<()> {
+    if is_pinned(path, batches) {
+        return Ok(());
+    }
     copy(path, &place(path, batches))?;
-    let kept = kept(path)?;
+    let mut kept = kept(path)?;
+    kept.retain(|(batches, _)| !is_pinned(path, *batches));
+    // After a rollback the newest copies are not those of the most batches.
+    kept.sort_by_key(|(_, copy)| fs::metadata(copy).and_then(|about| about.modified()).ok());
     for (_, old) in &kept[..kept.len().saturating_sub(count)] {
         let io = |source| Error::Io { action: "remove", source, path: old.clone() };
         fs::remove_file(old).map_err(io)?;
     }
     Ok(())
+}
+
+/// Keeps the copy after so many batches however many newer ones there are.
+pub fn pin(path: &Path, batches: u64) -> Result<()> {
+    let place = earlier(path, batches, Some(batches))?;
+    Ok(paint_data::write_atomically(&mark(&place), |_| Ok(()))?)
+}
+
+/// Makes a copy one of those that newer ones replace.
+pub fn unpin(path: &Path, batches: u64) -> Result<()> {
+    let mark = mark(&earlier(path, batches, Some(batches))?);
+    match fs::remove_file(&mark) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::Io { action: "remove", source, path: mark })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the copy after so many batches is pinned.
+pub fn is_pinned(path: &Path, batches: u64) -> bool {
+    mark(&place(path, batches)).exists()
+}
+
+/// The empty file beside a copy that pins it.
+fn mark(copy: &Path) -> PathBuf {
+    let mut name = copy.as_os_str().to_owned();
+    name.push(".pin");
+    name.into()
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

@@ -8,7 +8,7 @@ use paint_data::{Dataset as _, Image, dataset};
 use paint_files::ClaimError;
 use paint_methods::{BuildArgs, Method, MethodEntry, Registry, State, Step, by_name, settings};
 use paint_run::config::{self, Model};
-use paint_run::session::{End, Event, Images, OnDamage, Reading};
+use paint_run::session::{End, Event, Images, OnDamage, Reading, history};
 use paint_run::{Deployment, Error, Session, deployment};
 use paint_tensor::Tensor;
 
@@ -126,6 +126,35 @@ fn a_session_goes_back_to_a_snapshot_of_its_own_and_its_file_has_it() {
     let session = Session::with_state(shared, &path, 0).unwrap();
     assert_eq!(session.predict(&photos).unwrap(), then);
     assert_eq!(Session::new(deployment("tent")).unwrap().snapshot(1).unwrap(), None);
+}
+
+#[test]
+fn a_pinned_snapshot_is_neither_removed_nor_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let photos = photos(2);
+    let mut session = Session::with_state(deployment("tent"), &path, 0).unwrap();
+    let steps = || -> Vec<u64> {
+        history::kept(&path).unwrap().iter().map(|(batches, _)| *batches).collect()
+    };
+    assert!(history::pin(&path, 1).is_err(), "there is none");
+    for _ in 0..3 {
+        session.adapt(&photos).unwrap();
+        session.snapshot(1).unwrap();
+        if session.batches_seen() == 1 {
+            history::pin(&path, 1).unwrap();
+        }
+    }
+    assert_eq!(steps(), [1, 3]);
+    let pinned = std::fs::read(folder.path().join("state.000000001")).unwrap();
+    session.reset().unwrap();
+    session.adapt(&photos[..1]).unwrap();
+    session.snapshot(1).unwrap();
+    assert_eq!(std::fs::read(folder.path().join("state.000000001")).unwrap(), pinned);
+    history::unpin(&path, 1).unwrap();
+    session.adapt(&photos).unwrap();
+    session.snapshot(1).unwrap();
+    assert_eq!(steps(), [2], "the newest, not the one of the most batches");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use paint_methods::guard::Acted;
 use paint_run::Session;
-use paint_run::session::Adapted;
+use paint_run::session::{Adapted, history};
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,9 @@ use super::job::mean_entropy;
 use crate::fault::Fault;
 use crate::journal::now;
 use crate::looks::Looks;
-use crate::stream::{Live, Point, StreamId, kept};
+use crate::metrics::Metrics;
+use crate::model::Model;
+use crate::stream::{Key, Live, Point, kept};
 use crate::thumbnail;
 
 /// What is kept beside the state.
@@ -30,6 +32,8 @@ struct Meta {
 pub(super) struct Held {
     pub(super) session: Session,
     pub(super) live: Arc<Live>,
+    /// Its file.
+    path: PathBuf,
     meta: Meta,
     meta_path: PathBuf,
     /// Images that wait, while the stream is on the disk.
@@ -42,10 +46,19 @@ fn io(action: &str, path: &std::path::Path, error: &std::io::Error) -> Fault {
     Fault::Failed(format!("cannot {action} {}: {error}", path.display()))
 }
 
+/// What is kept is not what was asked for.
+fn missing(error: paint_run::Error) -> Fault {
+    match error {
+        paint_run::Error::Checkpoint { .. } => Fault::Conflict(error.to_string()),
+        other => other.into(),
+    }
+}
+
 impl Held {
     /// From the disk, or new from the source model.
-    pub(super) fn open(shared: &Shared, id: &StreamId) -> Result<Self, Fault> {
-        let path = shared.path(id);
+    pub(super) fn open(key: &Key) -> Result<Self, Fault> {
+        let model = &key.model;
+        let (path, lease) = model.storage.open(&key.id)?;
         let meta_path = path.with_extension("json");
         let meta = match std::fs::read(&meta_path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
@@ -57,22 +70,28 @@ impl Held {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Meta::default(),
             Err(error) => return Err(io("read", &meta_path, &error)),
         };
-        let deployment = Arc::clone(&shared.model.deployment);
+        let deployment = Arc::clone(&model.deployment);
         let session = Session::with_state(deployment, &path, 0)?;
-        let live = Arc::new(Live::new(id.clone()));
+        let live = Arc::new(Live::new(key.clone(), lease));
         {
             let mut inside = live.lock();
             inside.used = Some(Instant::now());
             inside.is_frozen = meta.is_frozen;
         }
         let kept_path = path.with_extension("pending");
-        let kept = kept::take(&kept_path, shared.model.image_len());
+        let kept = kept::take(&kept_path, model.image_len());
         if let Some(pixels) = kept.map_err(|error| io("read", &kept_path, &error))? {
-            live.lock().pending.push(shared.model.upload(pixels)?, usize::MAX);
+            live.lock().pending.push(model.upload(pixels)?, usize::MAX);
         }
         let (unsaved, since_snapshot) = (0, 0);
-        let mut held = Self { session, live, meta, meta_path, kept_path, unsaved, since_snapshot };
-        held.publish()?;
+        if !path.exists() {
+            let fresh = session.method().save()?;
+            live.lock().bytes = fresh.tensors.values().map(|tensor| 4 * tensor.elem_count()).sum();
+        }
+        let held =
+            Self { session, live, path, meta, meta_path, kept_path, unsaved, since_snapshot };
+        held.measure();
+        held.publish();
         Ok(held)
     }
 
@@ -81,22 +100,29 @@ impl Held {
         format!("{}.{}", self.meta.generation, self.session.batches_seen())
     }
 
+    fn metrics(&self) -> &Metrics {
+        &self.live.key.model.metrics
+    }
+
     pub(super) fn is_frozen(&self) -> bool {
         self.meta.is_frozen
     }
 
     /// Lets the present state answer.
-    pub(super) fn publish(&mut self) -> Result<(), Fault> {
-        let state = self.session.method().save()?;
-        let bytes = state.tensors.values().map(|tensor| 4 * tensor.elem_count()).sum();
+    fn publish(&self) {
         let predictor = self.session.method().predictor();
         let version = self.version();
         let mut inside = self.live.lock();
         inside.predictor = predictor;
-        inside.bytes = bytes;
         inside.facts.step = self.session.batches_seen();
         inside.facts.version = version;
-        Ok(())
+    }
+
+    /// A state in memory is as large as its file. Counting it otherwise would copy it.
+    fn measure(&self) {
+        if let Ok(about) = std::fs::metadata(&self.path) {
+            self.live.lock().bytes = about.len() as usize;
+        }
     }
 
     /// One step on a batch, recorded and published. It is saved if that is due.
@@ -104,18 +130,18 @@ impl Held {
         let adapted = match self.session.step(images) {
             Ok(adapted) => adapted,
             Err(error) => {
-                shared.metrics.steps.count("outcome=\"failed\"".to_owned());
+                self.metrics().steps.count("outcome=\"failed\"".to_owned());
                 return Err(error.into());
             }
         };
-        shared.metrics.step.add(std::time::Duration::from_secs_f64(adapted.ms / 1e3));
+        self.metrics().step.add(std::time::Duration::from_secs_f64(adapted.ms / 1e3));
         self.record(images, &adapted, shared)?;
-        self.publish()?;
+        self.publish();
         self.unsaved += 1;
         self.since_snapshot += 1;
         let options = &shared.options;
         if options.snapshot_every > 0 && self.since_snapshot >= options.snapshot_every {
-            self.snapshot(options.snapshots)?;
+            self.keep(options.snapshots)?;
         } else if self.unsaved >= options.checkpoint_every.max(1) {
             self.save()?;
         }
@@ -130,26 +156,19 @@ impl Held {
         let outcome = acted.map_or("learnt".to_owned(), |Acted { action, .. }| {
             format!("{action:?}").to_lowercase()
         });
-        shared.metrics.steps.count(format!("outcome=\"{outcome}\""));
+        self.metrics().steps.count(format!("outcome=\"{outcome}\""));
         let step = self.session.batches_seen();
         if let Some(Acted { action, reason }) = acted {
-            shared
-                .metrics
+            self.metrics()
                 .guard
                 .count(format!("action=\"{action:?}\",rule=\"{reason:?}\"").to_lowercase());
-            shared.journal.audit(
-                self.live.id.as_str(),
-                &action.to_string(),
-                &reason.to_string(),
-                step,
-            );
+            shared.journal.audit(&self.live.key, &action.to_string(), &reason.to_string(), step);
         }
         let condition = prompt.as_ref().map(|prompt| prompt.index as u64);
         let condition = condition.or(scalar("domain").filter(|id| *id >= 0.0).map(|id| id as u64));
-        let classes = shared.model.classes;
+        let Model { classes, size, .. } = *self.live.key.model;
         let entropy = mean_entropy(&logits.to_vec()?, classes);
         let pixels = images.to_vec()?;
-        let size = shared.model.size;
         let looks = Looks::of(&pixels, size);
         let small = shared.options.thumbnails.then(|| thumbnail::png(&pixels, size)).flatten();
         let estimate = report.and_then(|report| report.estimate);
@@ -171,7 +190,9 @@ impl Held {
             guard: acted.map(|acted| format!("{}: {}", acted.action, acted.reason)),
             ms: *ms,
         };
-        let event = serde_json::json!({ "stream": self.live.id, "point": point });
+        let key = &self.live.key;
+        let event =
+            serde_json::json!({ "model": key.model.name, "stream": key.id, "point": point });
         let mut inside = self.live.lock();
         inside.facts.prompt = condition;
         inside.facts.prompt_new = point.is_new;
@@ -186,7 +207,9 @@ impl Held {
 
     /// Writes the state, if something has changed.
     pub(super) fn save(&mut self) -> Result<(), Fault> {
-        self.session.save()?;
+        if self.session.save()? {
+            self.measure();
+        }
         self.unsaved = 0;
         Ok(())
     }
@@ -199,20 +222,45 @@ impl Held {
             .map_err(|error| io("write", &self.kept_path, &error))
     }
 
-    /// Keeps the state as it is now. Says after how many steps.
+    /// Keeps the state as it is now, unless a pinned snapshot has its place; that is refused.
     pub(super) fn snapshot(&mut self, count: usize) -> Result<(), Fault> {
+        let step = self.session.batches_seen();
+        if history::is_pinned(&self.path, step) {
+            return Err(Fault::Conflict(format!(
+                "snapshot: expected a step without a pinned one, found one of step {step}"
+            )));
+        }
+        self.keep(count)
+    }
+
+    /// Keeps the state as it is now; a pinned snapshot of as many steps stays, and the state is saved only.
+    pub(super) fn keep(&mut self, count: usize) -> Result<(), Fault> {
         self.session.snapshot(count.max(1))?;
+        self.measure();
         (self.unsaved, self.since_snapshot) = (0, 0);
         Ok(())
     }
 
     /// Goes back to a snapshot.
     pub(super) fn roll_back(&mut self, step: Option<u64>) -> Result<(), Fault> {
-        self.session.roll_back(step).map_err(|error| match error {
-            paint_run::Error::Checkpoint { .. } => Fault::Conflict(error.to_string()),
-            other => other.into(),
-        })?;
+        self.session.roll_back(step).map_err(missing)?;
         self.begin_generation()
+    }
+
+    /// Pins a snapshot, or the newest.
+    pub(super) fn pin(&self, step: Option<u64>) -> Result<(), Fault> {
+        history::pin(&self.path, self.snapshot_step(step)?).map_err(missing)
+    }
+
+    /// Lets newer snapshots take the place of one, or of the newest.
+    pub(super) fn unpin(&self, step: Option<u64>) -> Result<(), Fault> {
+        history::unpin(&self.path, self.snapshot_step(step)?).map_err(missing)
+    }
+
+    fn snapshot_step(&self, step: Option<u64>) -> Result<u64, Fault> {
+        let newest = || Ok(history::kept(&self.path)?.last().map(|(step, _)| *step));
+        let none = || Fault::Conflict("snapshots: expected one, found none".to_owned());
+        step.map_or_else(newest, |step| Ok(Some(step))).and_then(|step| step.ok_or_else(none))
     }
 
     /// Goes back to the source model.
@@ -226,7 +274,9 @@ impl Held {
     fn begin_generation(&mut self) -> Result<(), Fault> {
         (self.unsaved, self.since_snapshot) = (0, 0);
         self.write_meta(Meta { generation: self.meta.generation + 1, ..self.meta })?;
-        self.publish()
+        self.measure();
+        self.publish();
+        Ok(())
     }
 
     /// Stops or starts learning.

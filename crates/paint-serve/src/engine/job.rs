@@ -8,7 +8,7 @@ use paint_tensor::Tensor;
 use tokio::sync::oneshot;
 
 use crate::fault::Fault;
-use crate::stream::{Bounds, Facts, StreamId};
+use crate::stream::{Bounds, Facts, Key};
 
 /// What becomes of the images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Drop for Slot {
 
 /// A request for inference.
 pub(crate) struct Job {
-    pub(crate) stream: StreamId,
+    pub(crate) stream: Key,
     /// `[B, 3, H, W]` in [0, 1].
     pub(crate) images: Tensor,
     pub(crate) intent: Intent,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -15,7 +15,7 @@ use super::next;
 use super::task::{Command, Done, Task};
 use crate::fault::Fault;
 use crate::journal::log;
-use crate::stream::StreamId;
+use crate::stream::Key;
 
 /// How long it waits for a task before it looks for images that wait.
 const TICK: Duration = Duration::from_millis(100);
@@ -23,20 +23,33 @@ const TICK: Duration = Duration::from_millis(100);
 /// The thread's own.
 pub(super) struct Learn {
     shared: Arc<Shared>,
-    held: BTreeMap<StreamId, Held>,
+    held: BTreeMap<Key, Held>,
     /// Streams that were ever asked for, here or on the disk.
-    known: BTreeSet<StreamId>,
+    known: BTreeSet<Key>,
     looked: Instant,
 }
 
 impl Learn {
+    #[expect(clippy::mutable_key_type, reason = "keys are ordered by names, which never change")]
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let known = shared.saved().unwrap_or_default().into_iter().collect();
         Self { shared, held: BTreeMap::new(), known, looked: Instant::now() }
     }
 
     /// Works until nobody can ask for anything, then saves everything.
-    pub(super) fn run(mut self, tasks: &Receiver<Task>) {
+    pub(super) fn run(self, tasks: &Receiver<Task>) {
+        let shared = Arc::clone(&self.shared);
+        let (stop, stopped) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            if let Some(lease) = shared.options.lease {
+                scope.spawn(move || renew(&shared, lease / 3, &stopped));
+            }
+            self.work(tasks);
+            drop(stop);
+        });
+    }
+
+    fn work(mut self, tasks: &Receiver<Task>) {
         while let Ok(task) = next(tasks, TICK) {
             if let Some(task) = task {
                 let stream = task.stream().clone();
@@ -57,19 +70,19 @@ impl Learn {
     }
 
     /// A stream whose work panicked is forgotten, and comes back from its last save.
-    fn surviving(&mut self, stream: &StreamId, work: impl FnOnce(&mut Self)) {
+    fn surviving(&mut self, stream: &Key, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.held.remove(stream);
             self.shared.table.remove(stream);
             log("error", "panic", &json!({ "thread": "learn", "stream": stream }));
-            self.shared.journal.audit(stream.as_str(), "restore", "the step panicked", 0);
+            self.shared.journal.audit(stream, "restore", "the step panicked", 0);
         }
     }
 
     /// Streams with images that have waited for long enough.
-    fn due(&self) -> Vec<StreamId> {
+    fn due(&self) -> Vec<Key> {
         let is_due = |held: &&Held| held.live.lock().is_due(&self.shared.options);
-        self.held.values().filter(is_due).map(|held| held.live.id.clone()).collect()
+        self.held.values().filter(is_due).map(|held| held.live.key.clone()).collect()
     }
 
     fn handle(&mut self, task: Task) {
@@ -87,20 +100,21 @@ impl Learn {
     }
 
     /// The stream, restored from the disk or begun; others make room for it.
-    fn open(&mut self, id: &StreamId) -> Result<&mut Held, Fault> {
+    fn open(&mut self, id: &Key) -> Result<&mut Held, Fault> {
+        self.forget_if_lost(id);
         if !self.held.contains_key(id) {
-            let is_saved = self.shared.path(id).exists();
+            let is_saved = id.find().is_some();
             let most = self.shared.options.limits.streams;
             if !self.known.contains(id) && self.known.len() >= most {
                 return Err(Fault::Busy(format!(
                     "streams: expected at most {most}, found one more: {id}"
                 )));
             }
-            let held = Held::open(&self.shared, id)?;
+            let held = Held::open(id)?;
             let step = held.session.batches_seen();
             self.known.insert(id.clone());
             let how = if is_saved { "restore" } else { "begin" };
-            self.shared.journal.audit(id.as_str(), how, "asked for", step);
+            self.shared.journal.audit(id, how, "asked for", step);
             self.shared.table.insert(Arc::clone(&held.live));
             self.held.insert(id.clone(), held);
             self.make_room(id)?;
@@ -109,8 +123,18 @@ impl Learn {
         held.ok_or_else(|| Fault::Failed(format!("expected stream {id} in memory, found none")))
     }
 
+    /// Lets go of a stream that another server has, or may have. What it learnt and did not save is not worth keeping.
+    fn forget_if_lost(&mut self, id: &Key) {
+        if let Some(held) = self.held.get(id).filter(|held| !held.live.is_ours()) {
+            let step = held.session.batches_seen();
+            self.shared.table.remove(id);
+            self.held.remove(id);
+            self.shared.journal.audit(id, "lose", "the lease has run out or was taken", step);
+        }
+    }
+
     /// Moves the streams that were not used for the longest time to the disk, until the rest fits.
-    fn make_room(&mut self, id: &StreamId) -> Result<(), Fault> {
+    fn make_room(&mut self, id: &Key) -> Result<(), Fault> {
         while self.shared.table.bytes() > self.shared.options.stream_memory
             && let Some(oldest) = self.shared.table.oldest(id)
         {
@@ -120,15 +144,16 @@ impl Learn {
     }
 
     /// Moves a stream to the disk, on record.
-    fn evict(&mut self, id: &StreamId, why: &str) -> Result<(), Fault> {
+    fn evict(&mut self, id: &Key, why: &str) -> Result<(), Fault> {
         let Some(step) = self.release(id)? else { return Ok(()) };
-        self.shared.metrics.evictions.add(1);
-        self.shared.journal.audit(id.as_str(), "evict", why, step);
+        id.model.metrics.evictions.add(1);
+        self.shared.journal.audit(id, "evict", why, step);
         Ok(())
     }
 
     /// Saves a stream and lets go of it. Says after how many steps; one that cannot be saved stays.
-    fn release(&mut self, id: &StreamId) -> Result<Option<u64>, Fault> {
+    fn release(&mut self, id: &Key) -> Result<Option<u64>, Fault> {
+        self.forget_if_lost(id);
         let Some(held) = self.held.get_mut(id) else { return Ok(None) };
         held.save()?;
         self.shared.table.remove(id);
@@ -140,9 +165,10 @@ impl Learn {
 
     fn infer(&mut self, job: Job) {
         let begun = Instant::now();
-        self.shared.metrics.queue.add(begun.duration_since(job.accepted));
+        let model = Arc::clone(&job.stream.model);
+        model.metrics.queue.add(begun.duration_since(job.accepted));
         let answer = self.answer(&job);
-        self.shared.metrics.predict.add(begun.elapsed());
+        model.metrics.predict.add(begun.elapsed());
         let Job { stream, bounds, reply, slot, .. } = job;
         let is_answered = answer.is_ok();
         let _ = reply.send(answer);
@@ -154,10 +180,10 @@ impl Learn {
         }
     }
 
-    fn end(&mut self, stream: &StreamId) -> Result<(), Fault> {
+    fn end(&mut self, stream: &Key) -> Result<(), Fault> {
         let count = self.shared.options.snapshots;
         if let Some(held) = self.held.get_mut(stream) {
-            held.snapshot(count)?;
+            held.keep(count)?;
         }
         self.evict(stream, "the sequence ended")
     }
@@ -168,24 +194,31 @@ impl Learn {
         if job.bounds.start && held.session.batches_seen() > 0 {
             held.snapshot(shared.options.snapshots)?;
             held.reset()?;
-            shared.journal.audit(job.stream.as_str(), "reset", "the sequence began", 0);
+            shared.journal.audit(&job.stream, "reset", "the sequence began", 0);
         }
         let is_step = job.intent == Intent::AdaptFirst && !held.is_frozen();
         let logits = if is_step {
-            held.step(&job.images, &shared)?.logits
+            let stepped = held.step(&job.images, &shared);
+            // The folder of a server that was overtaken is gone.
+            stepped.map_err(|fault| held.live.confirm().err().unwrap_or(fault))?.logits
         } else {
             held.session.method().predict(&job.images)?
         };
-        let mut inside = held.live.lock();
-        inside.used = Some(Instant::now());
-        let answer = Answer::new(&logits, inside.facts.clone(), is_step)?;
-        shared.answered(&mut inside, &job.images, job.intent);
+        held.live.confirm()?;
+        let facts = {
+            let mut inside = held.live.lock();
+            inside.used = Some(Instant::now());
+            inside.facts.clone()
+        };
+        let answer = Answer::new(&logits, facts, is_step)?;
+        shared.answered(&held.live, &job.images, job.intent);
         Ok(answer)
     }
 
     /// Learns from images that wait.
-    fn lesson(&mut self, stream: &StreamId) {
+    fn lesson(&mut self, stream: &Key) {
         let shared = Arc::clone(&self.shared);
+        self.forget_if_lost(stream);
         let Some(held) = self.held.get_mut(stream) else { return };
         let lesson = {
             let mut inside = held.live.lock();
@@ -200,7 +233,7 @@ impl Learn {
         if let Err(fault) = learnt {
             log("error", "step", &json!({ "stream": stream, "error": format!("{fault:?}") }));
             shared.journal.audit(
-                stream.as_str(),
+                stream,
                 "step failed",
                 &format!("{fault:?}"),
                 held.session.batches_seen(),
@@ -211,8 +244,8 @@ impl Learn {
         }
     }
 
-    fn command(&mut self, stream: &StreamId, command: Command) -> Result<Done, Fault> {
-        if !self.held.contains_key(stream) && !self.shared.path(stream).exists() {
+    fn command(&mut self, stream: &Key, command: Command) -> Result<Done, Fault> {
+        if !self.held.contains_key(stream) && !stream.is_known() {
             return Err(Fault::NotFound(format!(
                 "stream: expected one that has been used, found {stream}"
             )));
@@ -222,12 +255,26 @@ impl Learn {
         match command {
             Command::Snapshot => held.snapshot(shared.options.snapshots)?,
             Command::RollBack(step) => held.roll_back(step)?,
+            Command::Pin(step) => held.pin(step)?,
+            Command::Unpin(step) => held.unpin(step)?,
             Command::Reset => held.reset()?,
             Command::Freeze => held.set_frozen(true)?,
             Command::Resume => held.set_frozen(false)?,
         }
+        held.live.confirm()?;
         let (step, version) = (held.session.batches_seen(), held.version());
-        shared.journal.audit(stream.as_str(), command.name(), "asked for", step);
-        Ok(Done { stream: stream.clone(), action: command.name(), step, version })
+        shared.journal.audit(stream, command.name(), "asked for", step);
+        Ok(Done { stream: stream.id.clone(), action: command.name(), step, version })
+    }
+}
+
+/// Renews the leases of streams in memory until the other end is gone.
+fn renew(shared: &Shared, every: Duration, stopped: &Receiver<()>) {
+    while matches!(stopped.recv_timeout(every), Err(RecvTimeoutError::Timeout)) {
+        for live in shared.table.all() {
+            if let Some(lease) = &live.lease {
+                lease.renew();
+            }
+        }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn run(jobs: &Receiver<Job>, learn: &SyncSender<Task>, shared: &Share
 }
 
 fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared) {
-    let live = shared.table.get(&job.stream);
+    let live = shared.table.get(&job.stream).filter(|live| live.is_ours());
     let published = live.as_ref().and_then(|live| {
         let mut inside = live.lock();
         inside.used = Some(Instant::now());
@@ -40,19 +40,20 @@ fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared) {
         return;
     };
     let begun = Instant::now();
-    shared.metrics.queue.add(begun.duration_since(job.accepted));
+    let metrics = &live.key.model.metrics;
+    metrics.queue.add(begun.duration_since(job.accepted));
     let logits = predictor.logits(&job.images).map_err(Fault::from);
     let answer = logits.and_then(|logits| Answer::new(&logits, facts, false));
-    shared.metrics.predict.add(begun.elapsed());
+    metrics.predict.add(begun.elapsed());
     let Job { images, intent, reply, slot, .. } = job;
     let is_answered = answer.is_ok();
     let _ = reply.send(answer);
     drop(slot);
     if is_answered {
-        let waiting = shared.answered(&mut live.lock(), &images, intent);
+        let waiting = shared.answered(&live, &images, intent);
         if waiting >= shared.options.batch {
             // A full queue is no loss: waiting images are looked for again and again.
-            let _ = learn.try_send(Task::Lesson(live.id.clone()));
+            let _ = learn.try_send(Task::Lesson(live.key.clone()));
         }
     }
 }

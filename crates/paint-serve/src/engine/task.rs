@@ -5,21 +5,21 @@ use tokio::sync::oneshot;
 
 use super::job::Job;
 use crate::fault::Fault;
-use crate::stream::StreamId;
+use crate::stream::{Key, StreamId};
 
 /// Something to do.
 pub(super) enum Task {
     /// A request that only this thread can answer.
     Infer(Job),
     /// Enough images of a stream wait.
-    Lesson(StreamId),
+    Lesson(Key),
     /// Somebody wants something done to a stream.
-    Command { stream: StreamId, command: Command, reply: oneshot::Sender<Result<Done, Fault>> },
+    Command { stream: Key, command: Command, reply: oneshot::Sender<Result<Done, Fault>> },
 }
 
 impl Task {
     /// The stream that it is about.
-    pub(super) fn stream(&self) -> &StreamId {
+    pub(super) fn stream(&self) -> &Key {
         match self {
             Self::Infer(job) => &job.stream,
             Self::Lesson(stream) | Self::Command { stream, .. } => stream,
@@ -34,6 +34,10 @@ pub(crate) enum Command {
     Snapshot,
     /// Go back to the snapshot after so many steps, or to the newest that is older.
     RollBack(Option<u64>),
+    /// Keep the snapshot after so many steps, or the newest, until it is unpinned.
+    Pin(Option<u64>),
+    /// Let newer snapshots take its place.
+    Unpin(Option<u64>),
     /// Go back to the source model.
     Reset,
     /// Learn no more.
@@ -48,16 +52,18 @@ impl Command {
         match self {
             Self::Snapshot => "snapshot",
             Self::RollBack(_) => "rollback",
+            Self::Pin(_) => "pin",
+            Self::Unpin(_) => "unpin",
             Self::Reset => "reset",
             Self::Freeze => "freeze",
             Self::Resume => "resume",
         }
     }
 
-    /// The command of this name; `step` is for a rollback.
-    pub(crate) fn from_name(name: &str, step: Option<u64>) -> Option<Self> {
-        let all = [Self::Snapshot, Self::RollBack(step), Self::Reset, Self::Freeze, Self::Resume];
-        all.into_iter().find(|command| command.name() == name)
+    /// All of them; `step` is the snapshot for those that are about one.
+    pub(crate) fn all(step: Option<u64>) -> [Self; 7] {
+        let [roll_back, pin, unpin] = [Self::RollBack(step), Self::Pin(step), Self::Unpin(step)];
+        [Self::Snapshot, roll_back, pin, unpin, Self::Reset, Self::Freeze, Self::Resume]
     }
 }
 

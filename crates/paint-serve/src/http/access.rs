@@ -19,6 +19,8 @@ use crate::options::Options;
 pub(crate) enum Surface {
     /// Programs ask, often through proxies.
     Inference,
+    /// The same programs ask, in another language.
+    Grpc,
     /// A browser asks, in which pages of strangers may be open.
     Administration,
 }

@@ -1,10 +1,11 @@
 //! The addresses of administration: streams, snapshots, actions, events and metrics.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -18,7 +19,8 @@ use tokio::sync::broadcast::error::RecvError;
 use super::app::App;
 use crate::engine::{Command, Shared};
 use crate::fault::Fault;
-use crate::stream::{Live, StreamId};
+use crate::model::Model;
+use crate::stream::{Key, Live, StreamId};
 
 type Answered = Result<Response, Fault>;
 
@@ -34,19 +36,35 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/metrics", get(metrics))
 }
 
-fn id(text: &str) -> Result<StreamId, Fault> {
+/// The model of a stream; the first if an address names none.
+#[derive(Debug, Deserialize)]
+struct Of {
+    model: Option<String>,
+}
+
+fn key(app: &App, id: &str, of: &Of) -> Result<Key, Fault> {
+    let first = || Fault::Failed("models: expected one, found none".to_owned());
+    let model = match &of.model {
+        Some(name) => app.shared().model(name)?,
+        None => app.shared().models.first().ok_or_else(first)?,
+    };
     let none = || Fault::expected("stream", "an id", "none");
-    StreamId::new(text)?.ok_or_else(none)
+    Ok(Key { model: Arc::clone(model), id: StreamId::new(id)?.ok_or_else(none)? })
 }
 
 async fn server(State(app): State<Arc<App>>) -> Json<Value> {
-    let Shared { model, options, .. } = &**app.shared();
+    let Shared { models, options, .. } = &**app.shared();
+    let about = |model: &Arc<Model>| {
+        json!({
+            "name": model.name,
+            "network": model.deployment.model().spec().name,
+            "method": model.deployment.config.method.name,
+            "guard": model.deployment.config.guard.is_some(),
+        })
+    };
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "model": model.name,
-        "network": model.deployment.model().spec().name,
-        "method": model.deployment.config.method.name,
-        "guard": model.deployment.config.guard.is_some(),
+        "models": models.iter().map(about).collect::<Vec<_>>(),
         "mode": options.mode,
         "batch": options.batch,
         "checkpoint_every": options.checkpoint_every,
@@ -59,7 +77,8 @@ async fn server(State(app): State<Arc<App>>) -> Json<Value> {
 fn glance(live: &Live) -> Value {
     let inside = live.lock();
     json!({
-        "id": live.id,
+        "id": live.key.id,
+        "model": live.key.model.name,
         "in_memory": true,
         "facts": inside.facts,
         "frozen": inside.is_frozen,
@@ -69,31 +88,43 @@ fn glance(live: &Live) -> Value {
     })
 }
 
+/// What a list says of a stream on the disk.
+fn asleep(key: &Key) -> Value {
+    json!({ "id": key.id, "model": key.model.name, "in_memory": false })
+}
+
+#[expect(clippy::mutable_key_type, reason = "keys are ordered by names, which never change")]
 async fn streams(State(app): State<Arc<App>>) -> Answered {
     let shared = Arc::clone(app.shared());
     let saved = tokio::task::spawn_blocking(move || shared.saved()).await;
     let failed = |error: String| Fault::Failed(format!("cannot list the streams: {error}"));
     let saved = saved.map_err(|error| failed(error.to_string()))?;
     let saved = saved.map_err(|error| failed(error.to_string()))?;
-    let mut all: BTreeMap<String, Value> =
-        saved.iter().map(|id| (id.to_string(), json!({ "id": id, "in_memory": false }))).collect();
+    let mut all: BTreeMap<Key, Value> =
+        saved.into_iter().map(|key| (key.clone(), asleep(&key))).collect();
     for live in app.shared().table.all() {
-        all.insert(live.id.to_string(), glance(&live));
+        all.insert(live.key.clone(), glance(&live));
     }
     Ok(Json(json!({ "streams": all.into_values().collect::<Vec<_>>() })).into_response())
 }
 
-async fn stream(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answered {
-    let id = id(&name)?;
+async fn stream(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+) -> Answered {
+    let key = key(&app, &name, &of)?;
     let shared = app.shared();
-    let audit = shared.journal.recent(id.as_str());
-    let Some(live) = shared.table.get(&id) else {
-        if !shared.path(&id).exists() {
+    let audit = shared.journal.recent(&key.model.name, key.id.as_str());
+    let Some(live) = shared.table.get(&key) else {
+        if !key.is_known() {
             return Err(Fault::NotFound(format!(
                 "stream: expected one that has been used, found {name:?}"
             )));
         }
-        return Ok(Json(json!({ "id": id, "in_memory": false, "audit": audit })).into_response());
+        let mut told = asleep(&key);
+        told["audit"] = json!(audit);
+        return Ok(Json(told).into_response());
     };
     let mut told = glance(&live);
     let inside = live.lock();
@@ -103,25 +134,42 @@ async fn stream(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answer
     Ok(Json(told).into_response())
 }
 
-async fn snapshots(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answered {
-    let path = app.shared().path(&id(&name)?);
-    let kept = tokio::task::spawn_blocking(move || history::kept(&path)).await;
-    let kept = kept.map_err(|error| Fault::Failed(error.to_string()))??;
-    let told = kept.iter().rev().map(|(step, path)| {
+async fn snapshots(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+) -> Answered {
+    let key = key(&app, &name, &of)?;
+    let told = tokio::task::spawn_blocking(move || {
+        key.find().map_or_else(|| Ok(Vec::new()), |path| kept(&path))
+    })
+    .await;
+    let told = told.map_err(|error| Fault::Failed(error.to_string()))??;
+    Ok(Json(json!({ "snapshots": told })).into_response())
+}
+
+/// The snapshots of a state, the newest first.
+fn kept(state: &std::path::Path) -> Result<Vec<Value>, Fault> {
+    let tell = |(step, path): &(u64, PathBuf)| {
         let about = std::fs::metadata(path).ok();
         let time = about.as_ref().and_then(|about| about.modified().ok());
         let time = time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        let bytes = about.as_ref().map(std::fs::Metadata::len);
-        json!({ "step": step, "bytes": bytes, "time": time.map(|time| time.as_secs_f64()) })
-    });
-    Ok(Json(json!({ "snapshots": told.collect::<Vec<_>>() })).into_response())
+        json!({
+            "step": step,
+            "bytes": about.as_ref().map(std::fs::Metadata::len),
+            "time": time.map(|time| time.as_secs_f64()),
+            "pinned": history::is_pinned(state, *step),
+        })
+    };
+    Ok(history::kept(state)?.iter().rev().map(tell).collect())
 }
 
 async fn thumbnail(
     State(app): State<Arc<App>>,
     Path((name, condition, n)): Path<(String, u64, usize)>,
+    Query(of): Query<Of>,
 ) -> Answered {
-    let live = app.shared().table.get(&id(&name)?);
+    let live = app.shared().table.get(&key(&app, &name, &of)?);
     let png =
         live.and_then(|live| live.lock().conditions.get(&condition)?.thumbnails.get(n).cloned());
     let none = || {
@@ -133,7 +181,7 @@ async fn thumbnail(
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
-    /// For a rollback: the steps of the snapshot.
+    /// The steps of the snapshot that the action is about.
     #[serde(default)]
     step: Option<u64>,
 }
@@ -141,6 +189,7 @@ struct Asked {
 async fn act(
     State(app): State<Arc<App>>,
     Path((name, action)): Path<(String, String)>,
+    Query(of): Query<Of>,
     body: Bytes,
 ) -> Answered {
     app.ready()?;
@@ -151,12 +200,12 @@ async fn act(
             Fault::expected("body", "{\"step\": N} or nothing", error.to_string())
         })?
     };
-    let command = Command::from_name(&action, asked.step).ok_or_else(|| {
-        Fault::NotFound(format!(
-            "action: expected snapshot, rollback, reset, freeze or resume, found {action:?}"
-        ))
+    let all = Command::all(asked.step);
+    let command = all.into_iter().find(|command| command.name() == action).ok_or_else(|| {
+        let known = all.map(Command::name).join(", ");
+        Fault::NotFound(format!("action: expected one of {known}; found {action:?}"))
     })?;
-    Ok(Json(app.engine.command(id(&name)?, command).await?).into_response())
+    Ok(Json(app.engine.command(key(&app, &name, &of)?, command).await?).into_response())
 }
 
 /// Server-sent events until the server ends. A reader that lags is told to read everything again.
@@ -184,6 +233,5 @@ async fn events(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let text = app.shared().metrics.text(app.shared().gauges());
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], app.shared().metrics()).into_response()
 }

@@ -28,12 +28,12 @@ impl App {
         Self { engine, bodies, drain }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.engine.shared
     }
 
     /// Whether requests are taken.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         !*self.drain.borrow()
     }
 

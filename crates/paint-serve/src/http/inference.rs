@@ -19,12 +19,13 @@ use super::app::{App, UNIT};
 use crate::engine::{Answer, Intent, Job, Shared};
 use crate::fault::Fault;
 use crate::journal::log;
+use crate::model::Model;
 use crate::options::Mode;
 use crate::protocol::{
     Ask, Images, JSON_LENGTH, Reply, Request, VERSION, Wanted, config, images, metadata, server,
     statistics, wanted,
 };
-use crate::stream::StreamId;
+use crate::stream::{Key, StreamId};
 
 /// The stream of a request for proxies, which do not read bodies.
 const STREAM: &str = "x-paint-stream";
@@ -73,42 +74,33 @@ async fn ready(State(app): State<Arc<App>>) -> StatusCode {
     status(app.is_ready())
 }
 
-/// Refuses another model, and another version than the one there is.
-fn known(shared: &Shared, names: &HashMap<String, String>) -> Result<(), Fault> {
-    let name = names.get("model").map_or("", String::as_str);
-    if name != shared.model.name {
-        return Err(Fault::NotFound(format!(
-            "model: expected {:?}, found {name:?}",
-            shared.model.name
-        )));
-    }
+/// The model of an address; each has one version.
+fn named<'a>(shared: &'a Shared, names: &HashMap<String, String>) -> Result<&'a Arc<Model>, Fault> {
+    let model = shared.model(names.get("model").map_or("", String::as_str))?;
     match names.get("version") {
         Some(version) if version != VERSION => {
             Err(Fault::NotFound(format!("version: expected {VERSION:?}, found {version:?}")))
         }
-        _ => Ok(()),
+        _ => Ok(model),
     }
 }
 
 async fn model_ready(State(app): State<Arc<App>>, Path(names): Names) -> Answered {
-    known(app.shared(), &names)?;
+    named(app.shared(), &names)?;
     Ok(status(app.is_ready()).into_response())
 }
 
 async fn model_metadata(State(app): State<Arc<App>>, Path(names): Names) -> Answered {
-    known(app.shared(), &names)?;
-    Ok(Json(metadata(&app.shared().model)).into_response())
+    Ok(Json(metadata(named(app.shared(), &names)?)).into_response())
 }
 
 async fn model_config(State(app): State<Arc<App>>, Path(names): Names) -> Answered {
-    known(app.shared(), &names)?;
     let most = app.shared().options.limits.images;
-    Ok(Json(config(&app.shared().model, most)).into_response())
+    Ok(Json(config(named(app.shared(), &names)?, most)).into_response())
 }
 
 async fn model_stats(State(app): State<Arc<App>>, Path(names): Names) -> Answered {
-    known(app.shared(), &names)?;
-    Ok(Json(statistics(&app.shared().model, &app.shared().metrics)).into_response())
+    Ok(Json(statistics(named(app.shared(), &names)?)).into_response())
 }
 
 async fn infer(
@@ -118,12 +110,17 @@ async fn infer(
     body: Body,
 ) -> Response {
     let begun = Instant::now();
-    let done = try_infer(&app, &names, &headers, body, begun).await;
+    let model = match named(app.shared(), &names) {
+        Ok(model) => model,
+        Err(fault) => return fault.into_response(),
+    };
+    let done = try_infer(&app, model, &headers, body, begun).await;
     let response = done.into_response();
     let (code, time) = (response.status().as_u16(), begun.elapsed());
-    app.shared().metrics.answered(code, time);
+    model.metrics.answered(code, time);
     if app.shared().options.log_requests {
-        log("info", "infer", &json!({ "code": code, "ms": time.as_secs_f64() * 1e3 }));
+        let about = json!({ "model": model.name, "code": code, "ms": time.as_secs_f64() * 1e3 });
+        log("info", "infer", &about);
     }
     response
 }
@@ -137,68 +134,127 @@ struct Parsed {
     count: usize,
 }
 
-fn parse(shared: &Shared, body: &Bytes, json_len: Option<usize>) -> Result<Parsed, Fault> {
+fn parse(
+    model: &Model,
+    body: &Bytes,
+    json_len: Option<usize>,
+    most: usize,
+) -> Result<Parsed, Fault> {
     let (request, raw) = Request::parse(body, json_len)?;
     let ask = request.ask()?;
-    let wanted = wanted(&request, &shared.model, ask.binary)?;
-    let Images { pixels, count } =
-        images(&request, raw, &shared.model, shared.options.limits.images)?;
-    Ok(Parsed { id: request.id, ask, wanted, images: shared.model.upload(pixels)?, count })
+    let wanted = wanted(&request, model, ask.binary)?;
+    let Images { pixels, count } = images(&request, raw, model, most)?;
+    Ok(Parsed { id: request.id, ask, wanted, images: model.upload(pixels)?, count })
 }
 
 async fn try_infer(
     app: &App,
-    names: &HashMap<String, String>,
+    model: &Arc<Model>,
     headers: &HeaderMap,
     body: Body,
     begun: Instant,
 ) -> Answered {
-    let shared = app.shared();
     app.ready()?;
-    known(shared, names)?;
-    let named = stream_of(headers)?;
     let json_len = number(headers, JSON_LENGTH)?;
-    let (body, _room) = read(app, headers, body).await?;
-    let at = Arc::clone(shared);
-    let parsed = tokio::task::spawn_blocking(move || parse(&at, &body, json_len)).await;
-    let parsed = parsed
-        .map_err(|_| Fault::Failed("the request could not be read; see the log".to_owned()))??;
-    let Parsed { id, ask, wanted, images, count } = parsed;
-    let stream = match (named, ask.stream) {
-        (Some(header), Some(sequence)) if header != sequence => {
-            let expected = format!("the stream of the header, {:?}", header.as_str());
-            return Err(Fault::expected(
-                "sequence_id",
-                expected,
-                format!("{:?}", sequence.as_str()),
-            ));
+    let (body, _room) = app.read(headers, body).await?;
+    Ok(response(app.infer(model, headers, body, json_len, begun).await?))
+}
+
+impl App {
+    /// The answer to a body: JSON, and raw tensors behind it if `json_len` says where it ends.
+    pub(crate) async fn infer(
+        &self,
+        model: &Arc<Model>,
+        headers: &HeaderMap,
+        body: Bytes,
+        json_len: Option<usize>,
+        begun: Instant,
+    ) -> Result<Reply, Fault> {
+        let shared = self.shared();
+        self.ready()?;
+        let named = stream_of(headers)?;
+        let (at, most) = (Arc::clone(model), shared.options.limits.images);
+        let parsed = tokio::task::spawn_blocking(move || parse(&at, &body, json_len, most)).await;
+        let parsed = parsed.map_err(|_| {
+            Fault::Failed("the request could not be read; see the log".to_owned())
+        })??;
+        let Parsed { id, ask, wanted, images, count } = parsed;
+        let id_of_stream = match (named, ask.stream) {
+            (Some(header), Some(sequence)) if header != sequence => {
+                let expected = format!("the stream of the header, {:?}", header.as_str());
+                return Err(Fault::expected(
+                    "sequence_id",
+                    expected,
+                    format!("{:?}", sequence.as_str()),
+                ));
+            }
+            (header, sequence) => header.or(sequence).unwrap_or_default(),
+        };
+        let stream = Key { model: Arc::clone(model), id: id_of_stream };
+        let intent = match ask.mode.unwrap_or(shared.options.mode) {
+            _ if !ask.adapt => Intent::Predict,
+            Mode::PredictFirst => Intent::PredictFirst,
+            Mode::AdaptFirst => Intent::AdaptFirst,
+        };
+        let slot = shared.reserve(count)?;
+        let deadline = begun + ask.timeout.unwrap_or(shared.options.limits.timeout).min(MOST_TIME);
+        let (reply, answer) = oneshot::channel();
+        let job = Job {
+            stream: stream.clone(),
+            images,
+            intent,
+            bounds: ask.bounds,
+            deadline,
+            accepted: Instant::now(),
+            reply,
+            slot,
+        };
+        self.engine.submit(job)?;
+        let answer = tokio::time::timeout_at(deadline.into(), answer).await;
+        let answer = answer.map_err(|_| crate::engine::late())?;
+        let answer =
+            answer.map_err(|_| Fault::Failed("the answer failed; see the log".to_owned()))??;
+        let parameters = parameters(&stream.id, &answer);
+        Ok(Reply::new(&stream.model, id.as_deref(), &parameters, &answer.logits, &wanted))
+    }
+
+    /// The body, and its share of the memory for bodies.
+    pub(crate) async fn read(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<(Bytes, tokio::sync::OwnedSemaphorePermit), Fault> {
+        let most = self.shared().options.limits.body;
+        if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|it| *it != "identity") {
+            let found = format!("Content-Encoding: expected a body as it is, found {encoding:?}");
+            return Err(Fault::Encoding(found));
         }
-        (header, sequence) => header.or(sequence).unwrap_or_default(),
-    };
-    let intent = match ask.mode.unwrap_or(shared.options.mode) {
-        _ if !ask.adapt => Intent::Predict,
-        Mode::PredictFirst => Intent::PredictFirst,
-        Mode::AdaptFirst => Intent::AdaptFirst,
-    };
-    let slot = shared.reserve(count)?;
-    let deadline = begun + ask.timeout.unwrap_or(shared.options.limits.timeout).min(MOST_TIME);
-    let (reply, answer) = oneshot::channel();
-    let job = Job {
-        stream: stream.clone(),
-        images,
-        intent,
-        bounds: ask.bounds,
-        deadline,
-        accepted: Instant::now(),
-        reply,
-        slot,
-    };
-    app.engine.submit(job)?;
-    let answer = tokio::time::timeout_at(deadline.into(), answer).await;
-    let answer = answer.map_err(|_| crate::engine::late())?;
-    let answer =
-        answer.map_err(|_| Fault::Failed("the answer failed; see the log".to_owned()))??;
-    Ok(response(shared, &stream, id.as_deref(), &answer, &wanted))
+        let too_large = |found: String| {
+            Fault::TooLarge(format!("body: expected at most {most} bytes, found {found}"))
+        };
+        let stated = number(headers, CONTENT_LENGTH.as_str())?;
+        if let Some(stated) = stated.filter(|stated| *stated > most) {
+            return Err(too_large(stated.to_string()));
+        }
+        let units = stated.unwrap_or(most).div_ceil(UNIT) as u32;
+        let mut room = Arc::clone(&self.bodies).try_acquire_many_owned(units).map_err(|_| {
+            Fault::Busy(
+                "bodies: expected memory for one more, found other requests in it".to_owned(),
+            )
+        })?;
+        let read = tokio::time::timeout(BODY_TIME, to_bytes(body, most)).await;
+        let read = read.map_err(|_| {
+            Fault::Late(format!(
+                "body: expected it within {} s, found it unfinished",
+                BODY_TIME.as_secs()
+            ))
+        })?;
+        let read =
+            read.map_err(|error| too_large(format!("more, or a broken connection: {error}")))?;
+        // A body that did not say its length was taken for the largest.
+        drop(room.split(units as usize - read.len().div_ceil(UNIT).min(units as usize)));
+        Ok((read, room))
+    }
 }
 
 /// The longest that a client may ask to wait.
@@ -217,47 +273,7 @@ fn number(headers: &HeaderMap, name: &str) -> Result<Option<usize>, Fault> {
     number.ok_or_else(found).map(Some)
 }
 
-/// The body, and its share of the memory for bodies.
-async fn read(
-    app: &App,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(Bytes, tokio::sync::OwnedSemaphorePermit), Fault> {
-    let most = app.shared().options.limits.body;
-    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|it| *it != "identity") {
-        let found = format!("Content-Encoding: expected a body as it is, found {encoding:?}");
-        return Err(Fault::Encoding(found));
-    }
-    let too_large = |found: String| {
-        Fault::TooLarge(format!("body: expected at most {most} bytes, found {found}"))
-    };
-    let stated = number(headers, CONTENT_LENGTH.as_str())?;
-    if let Some(stated) = stated.filter(|stated| *stated > most) {
-        return Err(too_large(stated.to_string()));
-    }
-    let units = stated.unwrap_or(most).div_ceil(UNIT) as u32;
-    let room = Arc::clone(&app.bodies).try_acquire_many_owned(units).map_err(|_| {
-        Fault::Busy("bodies: expected memory for one more, found other requests in it".to_owned())
-    })?;
-    let read = tokio::time::timeout(BODY_TIME, to_bytes(body, most)).await;
-    let read = read.map_err(|_| {
-        Fault::Late(format!(
-            "body: expected it within {} s, found it unfinished",
-            BODY_TIME.as_secs()
-        ))
-    })?;
-    Ok((read.map_err(|error| too_large(format!("more, or a broken connection: {error}")))?, room))
-}
-
-fn response(
-    shared: &Shared,
-    stream: &StreamId,
-    id: Option<&str>,
-    answer: &Answer,
-    wanted: &[Wanted],
-) -> Response {
-    let Reply { body, json_len } =
-        Reply::new(&shared.model, id, &parameters(stream, answer), &answer.logits, wanted);
+fn response(Reply { body, json_len }: Reply) -> Response {
     let mut response = body.into_response();
     let kind = if json_len.is_some() { "application/octet-stream" } else { "application/json" };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

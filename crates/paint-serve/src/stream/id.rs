@@ -55,6 +55,11 @@ impl StreamId {
 
     /// The name of the state's file: letters, digits, `-` and `_` as they are, all else as `%XX`.
     pub(crate) fn file_name(&self) -> String {
+        self.stem() + EXTENSION
+    }
+
+    /// The name without its ending; it has no dot.
+    pub(super) fn stem(&self) -> String {
         let mut name = String::new();
         for byte in self.0.bytes() {
             match byte {
@@ -62,12 +67,16 @@ impl StreamId {
                 _ => write!(name, "%{byte:02X}").unwrap_or_default(),
             }
         }
-        name + EXTENSION
+        name
     }
 
     /// The id that a file's name stands for.
     pub(crate) fn of_file(name: &str) -> Option<Self> {
-        let name = name.strip_suffix(EXTENSION)?;
+        Self::of_stem(name.strip_suffix(EXTENSION)?)
+    }
+
+    /// The id that a file's name without its ending stands for.
+    pub(super) fn of_stem(name: &str) -> Option<Self> {
         let mut bytes = Vec::new();
         let mut rest = name.as_bytes();
         while let Some((&first, tail)) = rest.split_first() {
@@ -81,7 +90,7 @@ impl StreamId {
             rest = &rest[2..];
         }
         let id = Self::new(&String::from_utf8(bytes).ok()?).ok()??;
-        (id.file_name() == format!("{name}{EXTENSION}")).then_some(id)
+        (id.stem() == name).then_some(id)
     }
 }
 

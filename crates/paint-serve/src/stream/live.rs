@@ -7,8 +7,10 @@ use std::time::Instant;
 use paint_methods::Predictor;
 use serde::Serialize;
 
-use super::id::StreamId;
+use super::key::Key;
+use super::lease::Lease;
 use super::pending::Pending;
+use crate::fault::Fault;
 use crate::looks::Looks;
 use crate::options::Options;
 
@@ -123,6 +125,11 @@ impl Inside {
         }
     }
 
+    /// Bytes of the state and of the images that wait.
+    pub(crate) fn total_bytes(&self) -> usize {
+        self.bytes + self.pending.bytes()
+    }
+
     /// Whether enough images wait to be learnt from, or some have waited for long enough.
     pub(crate) fn is_due(&self, options: &Options) -> bool {
         let waited = self.pending.since().map(|since| since.elapsed());
@@ -138,13 +145,25 @@ impl Inside {
 
 /// A stream in memory.
 pub(crate) struct Live {
-    pub(crate) id: StreamId,
+    pub(crate) key: Key,
+    /// The right to write it, where several servers could.
+    pub(crate) lease: Option<Lease>,
     inside: Mutex<Inside>,
 }
 
 impl Live {
-    pub(crate) fn new(id: StreamId) -> Self {
-        Self { id, inside: Mutex::default() }
+    pub(crate) fn new(key: Key, lease: Option<Lease>) -> Self {
+        Self { key, lease, inside: Mutex::default() }
+    }
+
+    /// Whether no other server has it, as far as the clock says.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.lease.as_ref().is_none_or(Lease::is_valid)
+    }
+
+    /// An error if another server has it.
+    pub(crate) fn confirm(&self) -> Result<(), Fault> {
+        self.lease.as_ref().map_or(Ok(()), Lease::confirm)
     }
 
     /// Everything inside; held for moments only.

@@ -3,30 +3,30 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::id::StreamId;
+use super::key::Key;
 use super::live::Live;
 use crate::metrics::Gauges;
 
 /// The streams in memory, for every thread.
 #[derive(Default)]
-pub(crate) struct Table(Mutex<BTreeMap<StreamId, Arc<Live>>>);
+pub(crate) struct Table(Mutex<BTreeMap<Key, Arc<Live>>>);
 
 impl Table {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<StreamId, Arc<Live>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Live>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get(&self, id: &StreamId) -> Option<Arc<Live>> {
-        self.lock().get(id).cloned()
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Live>> {
+        self.lock().get(key).cloned()
     }
 
     pub(crate) fn insert(&self, live: Arc<Live>) {
-        self.lock().insert(live.id.clone(), live);
+        self.lock().insert(live.key.clone(), live);
     }
 
     /// Takes a stream out; nothing can be added to it from then on.
-    pub(crate) fn remove(&self, id: &StreamId) {
-        if let Some(live) = self.lock().remove(id) {
+    pub(crate) fn remove(&self, key: &Key) {
+        if let Some(live) = self.lock().remove(key) {
             live.lock().is_closed = true;
         }
     }
@@ -37,28 +37,25 @@ impl Table {
 
     /// Bytes of all states and of the images that wait.
     pub(crate) fn bytes(&self) -> usize {
-        let bytes = |live: &Arc<Live>| {
-            let inside = live.lock();
-            inside.bytes + inside.pending.bytes()
-        };
-        self.all().iter().map(bytes).sum()
+        self.all().iter().map(|live| live.lock().total_bytes()).sum()
     }
 
     /// The stream that was not used for the longest time, `except` one.
-    pub(crate) fn oldest(&self, except: &StreamId) -> Option<StreamId> {
+    pub(crate) fn oldest(&self, except: &Key) -> Option<Key> {
         let all = self.all();
-        let others = all.iter().filter(|live| live.id != *except);
-        others.min_by_key(|live| live.lock().used).map(|live| live.id.clone())
+        let others = all.iter().filter(|live| live.key != *except);
+        others.min_by_key(|live| live.lock().used).map(|live| live.key.clone())
     }
 
-    /// What is measured of all of them.
-    pub(crate) fn gauges(&self) -> Gauges {
-        let all = self.all();
-        let mut gauges =
-            Gauges { streams: all.len(), state_bytes: self.bytes(), ..Gauges::default() };
+    /// What is measured of all streams of a model.
+    pub(crate) fn gauges(&self, model: &str) -> Gauges {
+        let mut all = self.all();
+        all.retain(|live| live.key.model.name == model);
+        let mut gauges = Gauges { streams: all.len(), ..Gauges::default() };
         let (mut estimates, mut frozen) = (Vec::new(), Vec::new());
         for live in &all {
             let inside = live.lock();
+            gauges.state_bytes += inside.total_bytes();
             gauges.prompts += inside.conditions.len();
             estimates.extend(inside.facts.estimated_accuracy);
             frozen.extend(inside.points.back().map(|point| f64::from(u8::from(point.is_frozen))));

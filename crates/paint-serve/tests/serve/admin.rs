@@ -7,8 +7,9 @@ use paint_serve::Mode;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Running, call, get, infer, logits, parameter, pixels, post, start, start_with,
+    Running, call, config, get, infer, logits, parameter, post, start, start_with,
 };
+use crate::tiny::pixels;
 
 fn act(server: &Running, action: &str, body: &Value) -> (u16, Value) {
     let answer = post(server.admin, &format!("/admin/v1/streams/cam/{action}"), body);
@@ -60,10 +61,61 @@ fn a_stream_is_kept_rolled_back_frozen_and_reset() {
 }
 
 #[test]
+fn a_pinned_snapshot_outlives_newer_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start("tent", folder.path(), |options| {
+        options.mode = Mode::AdaptFirst;
+        (options.snapshot_every, options.snapshots) = (1, 2);
+    });
+    let kept = || {
+        let told = get(server.admin, "/admin/v1/streams/cam/snapshots").json();
+        let pair = |it: &Value| (it["step"].as_u64().unwrap(), it["pinned"] == true);
+        told["snapshots"].as_array().unwrap().iter().map(pair).collect::<Vec<_>>()
+    };
+    let first = step(&server, 0);
+    assert_eq!(act(&server, "pin", &json!({ "step": 2 })).0, 409, "it is not there yet");
+    assert_eq!(act(&server, "pin", &json!({})).0, 200);
+    let second = step(&server, 8);
+    for at in [16, 24, 32] {
+        step(&server, at);
+    }
+    assert_eq!(kept(), [(5, false), (4, false), (1, true)]);
+    assert_eq!(act(&server, "rollback", &json!({ "step": 1 })).0, 200);
+    assert_eq!(step(&server, 8), second);
+    assert_eq!(act(&server, "reset", &json!({})).0, 200);
+    assert_eq!(step(&server, 0), first);
+    assert_eq!(act(&server, "rollback", &json!({ "step": 1 })).1["version"], "3.1");
+    assert_eq!(act(&server, "snapshot", &json!({})).0, 409, "a pinned one is not replaced");
+    assert_eq!(act(&server, "unpin", &json!({ "step": 1 })).0, 200);
+    step(&server, 8);
+    assert_eq!(kept(), [(5, false), (2, false)], "the newest two, whatever their steps");
+}
+
+#[test]
+fn a_state_counts_as_much_as_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start("paint", folder.path(), |options| {
+        options.mode = Mode::AdaptFirst;
+        options.checkpoint_every = 2;
+    });
+    let bytes = || get(server.admin, "/admin/v1/streams/cam").json()["bytes"].as_u64().unwrap();
+    let file = || std::fs::metadata(folder.path().join("paint/cam.safetensors")).unwrap().len();
+    step(&server, 0);
+    let fresh = bytes();
+    assert!(fresh > 0);
+    step(&server, 8);
+    assert_eq!(bytes(), file());
+    assert!(bytes() > fresh, "a prompt was added");
+    step(&server, 16);
+    act(&server, "reset", &json!({}));
+    assert_eq!(bytes(), file());
+}
+
+#[test]
 fn the_page_follows_a_stream() {
     let folder = tempfile::tempdir().unwrap();
     let weights = tempfile::tempdir().unwrap();
-    let mut paint = crate::tiny::config("paint", weights.path());
+    let mut paint = config("paint", weights.path());
     paint.guard = Some(paint_methods::guard::Config::default());
     let server = start_with(paint, folder.path(), |options| options.mode = Mode::AdaptFirst);
     let mut events = TcpStream::connect(server.admin).unwrap();
@@ -89,8 +141,11 @@ fn the_page_follows_a_stream() {
     let page = get(server.admin, "/");
     assert!(page.headers["content-security-policy"].starts_with("default-src 'self'"));
     let metrics = String::from_utf8(get(server.admin, "/metrics").body).unwrap();
-    assert!(metrics.contains("paint_steps_total{outcome=\"learnt\"} 2\n"), "{metrics}");
-    assert!(metrics.contains("paint_images_total 16\n"));
+    assert!(
+        metrics.contains("paint_steps_total{model=\"paint\",outcome=\"learnt\"} 2\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("paint_images_total{model=\"paint\"} 16\n"));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use paint_rng::Seed;
 use paint_serve::Mode;
 use serde_json::json;
 
-use crate::support::{Running, SIDE, call, exchange, infer, parameter, pixels, start};
+use crate::support::{Running, call, exchange, infer, parameter, start};
+use crate::tiny::{SIDE, pixels};
 
 const INFER: &str = "POST /v2/models/paint/infer";
 

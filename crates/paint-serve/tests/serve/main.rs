@@ -5,7 +5,10 @@
 mod adapt_first;
 mod admin;
 mod hostile;
+mod measured;
+mod models;
 mod predict_first;
 mod protocol;
+mod replicas;
 mod support;
 mod tiny;

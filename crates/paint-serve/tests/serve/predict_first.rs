@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::support::{
-    Running, eventually, get, infer, logits, parameter, pixels, start, start_with,
+    Running, config, eventually, get, infer, logits, parameter, start, start_with,
 };
-use crate::tiny;
+use crate::tiny::pixels;
 
 #[test]
 fn images_are_answered_at_once_and_learnt_from_in_batches() {
@@ -41,7 +41,7 @@ fn images_are_answered_at_once_and_learnt_from_in_batches() {
 fn images_that_wait_outlast_an_eviction_and_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
-    let weights = tiny::config("tent", folder.path());
+    let weights = config("tent", folder.path());
     let serve = || {
         start_with(weights.clone(), &state, |options| {
             options.batch = 8;
@@ -54,7 +54,7 @@ fn images_that_wait_outlast_an_eviction_and_a_restart() {
     let server = serve();
     send(&server, "a", 3);
     send(&server, "b", 1);
-    eventually("an eviction", || state.join("a.pending").exists());
+    eventually("an eviction", || state.join("paint/a.pending").exists());
     send(&server, "a", 3);
     server.stop();
     let server = serve();

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{SIDE, call, get, infer, infer_with, logits, parameter, pixels, post, start};
+use crate::support::{call, get, infer, infer_with, logits, parameter, post, start};
+use crate::tiny::{SIDE, pixels};
 
 const INFER: &str = "/v2/models/paint/infer";
 

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use paint_data::{Dataset as _, dataset};
+use paint_run::config::{Method, Model};
 use paint_run::deployment::Config;
 use paint_serve::{Options, Server};
 use serde_json::{Value, json};
 
-pub(crate) const SIDE: usize = 32;
+use crate::tiny::{self, SIDE};
 
 /// A server until it is dropped.
 pub(crate) struct Running {
@@ -28,17 +28,32 @@ pub(crate) struct Running {
 /// Serves the tiny network with states in a folder, under a method without a wrapper.
 pub(crate) fn start(method: &str, state: &Path, edit: impl FnOnce(&mut Options)) -> Running {
     let folder = tempfile::tempdir().unwrap();
-    start_with(crate::tiny::config(method, folder.path()), state, edit)
+    start_with(config(method, folder.path()), state, edit)
+}
+
+/// The tiny network in a folder, and a method without a wrapper.
+pub(crate) fn config(method: &str, folder: &Path) -> Config {
+    Config::new(Model::new(tiny::weights(folder)), Method::named(method))
 }
 
 /// Serves with states in a folder.
 pub(crate) fn start_with(config: Config, state: &Path, edit: impl FnOnce(&mut Options)) -> Running {
+    start_all(vec![("paint".to_owned(), config)], state, edit)
+}
+
+/// Serves several models.
+pub(crate) fn start_all(
+    models: Vec<(String, Config)>,
+    state: &Path,
+    edit: impl FnOnce(&mut Options),
+) -> Running {
     let mut options = Options::new(state);
     options.listen.set_port(0);
     options.admin.set_port(0);
     edit(&mut options);
-    let server = Server::open(config, options).unwrap();
-    let [inference, admin] = server.addresses();
+    let server = Server::open(models, options).unwrap();
+    let addresses = server.addresses();
+    let (inference, admin) = (addresses[0], addresses[1]);
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
     let thread = std::thread::spawn(move || server.run(&told).unwrap());
@@ -140,14 +155,6 @@ pub(crate) fn post(address: SocketAddr, path: &str, body: &Value) -> Response {
     call(address, &format!("POST {path}"), &[], body.to_string().as_bytes())
 }
 
-/// Pixels `[count, 32, 32, 3]` of the embedded images from `first` on.
-pub(crate) fn pixels(first: usize, count: usize) -> Vec<u8> {
-    let images = dataset::embedded().unwrap();
-    (first..first + count)
-        .flat_map(|index| images.sample(0, index).unwrap().image.into_pixels())
-        .collect()
-}
-
 /// A request for raw logits of raw UINT8 images, with parameters.
 pub(crate) fn infer(server: &Running, pixels: &[u8], parameters: &Value) -> Response {
     infer_with(server, pixels, parameters, &[])
@@ -155,6 +162,16 @@ pub(crate) fn infer(server: &Running, pixels: &[u8], parameters: &Value) -> Resp
 
 pub(crate) fn infer_with(
     server: &Running,
+    pixels: &[u8],
+    parameters: &Value,
+    headers: &[(&str, &str)],
+) -> Response {
+    infer_of(server, "paint", pixels, parameters, headers)
+}
+
+pub(crate) fn infer_of(
+    server: &Running,
+    model: &str,
     pixels: &[u8],
     parameters: &Value,
     headers: &[(&str, &str)],
@@ -175,7 +192,7 @@ pub(crate) fn infer_with(
     let mut all = vec![("Inference-Header-Content-Length", len.as_str())];
     all.extend(headers);
     let body = [request.as_bytes(), pixels].concat();
-    call(server.inference, "POST /v2/models/paint/infer", &all, &body)
+    call(server.inference, &format!("POST /v2/models/{model}/infer"), &all, &body)
 }
 
 /// The raw logits of a good answer.

@@ -3,37 +3,33 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use paint_data::{Dataset as _, dataset};
 use paint_methods::SourceStatistics;
+use paint_nn::backbone::Backbone as _;
 use paint_nn::backbone::vit::{Vit, VitConfig};
-use paint_nn::backbone::{Backbone as _, BuildOptions, Weights};
 use paint_nn::checkpoint::{Dtype, write_safetensors};
-use paint_rng::Seed;
-use paint_run::config::{Method, Model};
-use paint_run::deployment::Config;
 use paint_tensor::{Device, Tensor};
 use serde_json::json;
 
-use crate::support::{SIDE, pixels};
+#[path = "../../../paint-methods/src/tiny_vit.rs"]
+mod tiny_vit;
+
+pub(crate) const SIDE: usize = 32;
 
 /// A drawn ViT whose predictions range from unsure to confident.
 fn vit() -> Vit {
-    let config = VitConfig {
-        image_size: [SIDE, SIDE],
-        patch_size: 8,
-        embed_dim: 16,
-        depth: 4,
-        num_heads: 2,
-        mlp_ratio: 2.0,
-        num_classes: 10,
-    };
-    let options = BuildOptions::new(&Device::cpu());
-    let mut vit = Vit::build("tiny", config, Weights::Random(Seed(3)), &options).unwrap();
-    for (name, factor) in [("head.weight", 25.0), ("patch_embed.proj.weight", 10.0)] {
-        let id = vit.params().id(name).unwrap();
-        let value = vit.params()[id].scale(factor).unwrap();
-        vit.params_mut().set(id, &value).unwrap();
-    }
-    vit
+    let (image_size, patch_size, num_classes) = ([SIDE, SIDE], 8, 10);
+    let config = VitConfig { image_size, patch_size, num_classes, ..tiny_vit::CONFIG };
+    let larger = [("head.weight", 25.0), ("patch_embed.proj.weight", 10.0)];
+    tiny_vit::build(config, 3, &larger, &Device::cpu())
+}
+
+/// Pixels `[count, 32, 32, 3]` of the embedded images from `first` on.
+pub(crate) fn pixels(first: usize, count: usize) -> Vec<u8> {
+    let images = dataset::embedded().unwrap();
+    (first..first + count)
+        .flat_map(|index| images.sample(0, index).unwrap().image.into_pixels())
+        .collect()
 }
 
 /// Writes it into a folder.
@@ -52,7 +48,7 @@ pub(crate) fn weights(folder: &Path) -> PathBuf {
     write_safetensors(&path, rows, Dtype::F32, &BTreeMap::new()).unwrap();
     let about = json!({
         "num_classes": 10,
-        "model_args": { "num_heads": 2 },
+        "model_args": { "num_heads": tiny_vit::CONFIG.num_heads },
         "pretrained_cfg": {
             "crop_pct": 1.0,
             "input_size": [3, SIDE, SIDE],
@@ -68,9 +64,4 @@ pub(crate) fn weights(folder: &Path) -> PathBuf {
     let statistics = SourceStatistics::collect(&vit, &clean).unwrap();
     statistics.save(paint_run::model::statistics_path(&path)).unwrap();
     path
-}
-
-/// The tiny network and a method without a wrapper.
-pub(crate) fn config(method: &str, folder: &Path) -> Config {
-    Config::new(Model::new(weights(folder)), Method::named(method))
 }
