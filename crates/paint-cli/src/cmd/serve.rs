@@ -44,9 +44,9 @@ pub(crate) struct Args {
     /// Name of the model in addresses
     #[arg(long, default_value = "paint")]
     name: String,
-    /// Method; see `paint list methods`
-    #[arg(long, default_value = "paint")]
-    method: String,
+    /// Method; see `paint list methods` [default: that of --preset, or paint]
+    #[arg(long)]
+    method: Option<String>,
     /// Address of inference
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
@@ -133,7 +133,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn config(args: &Args) -> anyhow::Result<deployment::Config> {
     let weights = args.weights.as_deref().unwrap_or(Path::new("embedded"));
-    Ok(args.deployment.draft(weights, &args.method)?.resolve_as()?)
+    Ok(args.deployment.draft(weights, args.method.as_deref())?.resolve_as()?)
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {
