@@ -69,8 +69,8 @@ fn run(name: &str) {
     assert!(output.status.success(), "{name}:\n{script}\n{said}");
 }
 
-/// The chapters with commands; `install.md` to `many-machines.md` in the order of the book.
-const CHAPTERS: [&str; 7] = [
+/// The chapters with commands; `install.md` to `serving.md` in the order of the book.
+const CHAPTERS: [&str; 8] = [
     "install.md",
     "first-adaptation.md",
     "is-it-helping.md",
@@ -78,6 +78,7 @@ const CHAPTERS: [&str; 7] = [
     "tuning.md",
     "benchmarks.md",
     "many-machines.md",
+    "serving.md",
 ];
 
 #[test]
