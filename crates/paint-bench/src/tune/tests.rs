@@ -24,6 +24,16 @@ fn request(out: &Path, asked: &[&str]) -> Request {
     }
 }
 
+/// The outcome of one real run.
+fn one_run(request: &Request) -> Outcome {
+    let budget = Budget { candidates: 2, images: 4, seeds: vec![0] };
+    let mut grid = Request { budget, ..request.clone() }.first_grid().unwrap();
+    grid.cells.truncate(1);
+    let outcome = execute(&grid, 1, &Arc::default(), &|_| {});
+    assert_eq!(outcome.results.len(), 1, "{:?}", outcome.failures);
+    outcome
+}
+
 /// What the cells of a grid would give if the accuracy were a function of the rate.
 fn pretended(grid: &Grid, real: &Outcome, accuracy: impl Fn(f64) -> Option<f64>) -> Outcome {
     let mut outcome = Outcome::default();
@@ -45,10 +55,7 @@ fn the_best_rate_is_found_with_its_margin_and_its_surroundings() {
     request.budget.candidates = 27;
     // A hill over the magnitudes with its top at 1e-2; what is steeper diverges.
     let hill = |lr: f64| (lr < 0.05).then(|| 80.0 - (lr.log10() + 2.0).powi(2));
-    let one = Budget { candidates: 2, images: 4, seeds: vec![0] };
-    let small = Request { budget: one, ..request.clone() };
-    let real = execute(&small.first_grid().unwrap(), 1, &Arc::default(), &|_| {});
-    assert!(!real.results.is_empty(), "{:?}", real.failures);
+    let real = one_run(&request);
     let mut stages = Vec::new();
     let mut measure = |what: &str, grid: &Grid| {
         stages.push((what.to_owned(), grid.cells.len()));
@@ -78,7 +85,7 @@ fn the_best_rate_is_found_with_its_margin_and_its_surroundings() {
 fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
     let temp = tempfile::tempdir().unwrap();
     let request = request(temp.path(), &["lr=0.000781..0.1"]);
-    let real = execute(&request.first_grid().unwrap(), 1, &Arc::default(), &|_| {});
+    let real = one_run(&request);
     let tuned =
         request.tune(&mut |_, grid| pretended(grid, &real, |lr| Some(-lr))).unwrap().unwrap();
     assert!(tuned.finalists[0].is_usual && tuned.gain().is_none());

@@ -20,7 +20,7 @@ const SEARCH: [&str; 17] = [
     "--corruptions",
     "saturate",
     "--candidates",
-    "4",
+    "3",
     "--limit",
     "8",
     "--batch-size",
@@ -101,14 +101,14 @@ fn a_plan_says_what_would_be_searched_and_a_wrong_search_is_refused() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("search     lr from 0.0001 to 0.1"), "{said}{}", stderr(&output));
     assert!(
-        said.contains("round 2    2 candidates, 8 images of each corruption, seeds [0, 1]"),
+        said.contains("round 1    3 candidates, 8 images of each corruption, seeds [0, 1]"),
         "{said}"
     );
     assert!(!out.exists());
     let planned = paint(&[&SEARCH[..], &["--dry-run", "--json"]].concat(), &out).output().unwrap();
     let file = temp.path().join("plan.json");
     fs::write(&file, planned.stdout).unwrap();
-    assert_eq!(json(&file)["candidates"].as_array().unwrap().len(), 4);
+    assert_eq!(json(&file)["candidates"].as_array().unwrap().len(), 3);
     let refused = |args: &[&str], why: &str| {
         let output = paint(args, &out).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
