@@ -30,9 +30,28 @@ def bench(*, on_event: Listener | None = None, **flags: Any) -> dict[str, Any]:
     """Compares methods under a pinned protocol, as `paint bench` does, and returns `summary.json`.
 
     Keyword arguments are the flags of the command: `protocol="cifar10-c"`, `methods=["source", "paint"]`, `seeds="0..4"`,
-    `data="CIFAR-10-C"`, `out="out/bench"`, `no_timing=True`; a list repeats `set` and `sweep` and is joined by commas
-    elsewhere. Finished runs in the folder are not run again. Ctrl-C ends after the present batches.
+    `data="CIFAR-10-C"`, `out="out/bench"`, `no_timing=True`; a list repeats `set`, `sweep` and `preset` and is joined
+    by commas elsewhere. Finished runs in the folder are not run again. Ctrl-C ends after the present batches.
     """
+    return _paint.bench(_words(flags), on_event)
+
+
+def tune(*, on_event: Listener | None = None, **flags: Any) -> dict[str, Any]:
+    """Finds the best settings of a method for a model, as `paint tune` does, and returns `tune.json`.
+
+    Keyword arguments are the flags of the command: `method="tent"`, `weights="model.safetensors"`, `data="labelled"`,
+    `search=["lr=1e-5..1e-2"]`, `candidates=27`, `limit=450`, `seeds="0..2"`, `out="out/tune"`. The choice lies in
+    `OUT/preset.toml`, and in the result: `pt.adapt(weights, tuned["method"], **tuned["settings"])`. Finished runs in the
+    folder are not run again. Ctrl-C ends after the present batches; the same call continues.
+    """
+    return _paint.tune(_words(flags), on_event)
+
+
+_REPEATED = ("set", "sweep", "search", "preset")
+
+
+def _words(flags: Mapping[str, Any]) -> list[str]:
+    """Keyword arguments as flags: a list repeats some of them and is joined by commas elsewhere."""
     words: list[str] = []
     for key, value in flags.items():
         flag = "--" + key.replace("_", "-")
@@ -40,10 +59,10 @@ def bench(*, on_event: Listener | None = None, **flags: Any) -> dict[str, Any]:
             continue
         if value is True:
             words.append(flag)
-        elif key in ("set", "sweep") and not isinstance(value, str):
+        elif key in _REPEATED and isinstance(value, (list, tuple)):
             words.extend(f"{flag}={item}" for item in value)
         elif isinstance(value, (list, tuple)):
             words.append(f"{flag}={','.join(map(str, value))}")
         else:
             words.append(f"{flag}={value}")
-    return _paint.bench(words, on_event)
+    return words

@@ -53,6 +53,23 @@ def test_a_benchmark_leaves_the_bytes_of_the_command(tmp_path: Path, paint: Call
         assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "command" / name).read_bytes(), name
 
 
+def test_a_search_makes_the_choice_of_the_command_and_its_settings_adapt(
+    tmp_path: Path, paint: Callable[..., Any]
+) -> None:
+    flags = {"method": "tent", "dataset": "embedded", "candidates": 4, "limit": 10, "seeds": "0,1", "batch_size": 5}
+    tuned = pt.tune(**flags, corruptions=["saturate"], search=["lr=1e-4..1e-1"], out=tmp_path / "python")
+    words = ["--method", "tent", "--dataset", "embedded", "--candidates", 4, "--limit", 10, "--seeds", "0,1"]
+    words += ["--batch-size", 5, "--corruptions", "saturate", "--search", "lr=1e-4..1e-1"]
+    ran = paint("tune", *words, "--out", tmp_path / "command")
+    assert ran.returncode == 0, ran.stderr
+    for name in ("preset.toml", "tune.json"):
+        assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "command" / name).read_bytes(), name
+    adapter = pt.adapt("embedded", tuned["method"], **tuned["settings"])
+    assert adapter(pt.embedded_images(4)).shape == (4, 10)
+    with pytest.raises(pt.RequestError, match="got \"fog\""):
+        pt.tune(**flags, corruptions=["fog"], out=tmp_path / "fog")
+
+
 def test_the_command_has_its_own_exit_codes(paint: Callable[..., Any]) -> None:
     listed = paint("list", "methods")
     assert listed.returncode == 0 and listed.stdout.startswith("source")

@@ -3,7 +3,7 @@
 //! A [`Protocol`] pins everything that decides a number and is named by a hash; a [`grid`] runs methods, orders and seeds under
 //! it, one [`paint_run::Experiment`] per cell; [`significance`](grid) and [`reference`](mod@reference) put the figures beside
 //! each other and beside the paper's; [`report`] writes tables, files and one HTML page; [`cam`] draws where a method looked.
-//! [`reproduce`] names the paper's tables and figures as grids.
+//! [`reproduce`] names the paper's tables and figures as grids; [`tune`] looks for the best settings of a method.
 
 pub mod cam;
 pub mod grid;
@@ -11,6 +11,7 @@ pub mod protocol;
 pub mod reference;
 pub mod report;
 pub mod reproduce;
+pub mod tune;
 
 pub use paint_run::{Error, Result};
 pub use protocol::Protocol;

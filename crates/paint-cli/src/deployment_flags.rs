@@ -5,6 +5,7 @@ use std::path::Path;
 use paint_run::Draft;
 
 use crate::flags::{NetworkFlags, SetFlag, WrapFlags};
+use crate::preset_flag::PresetFlag;
 use crate::source::SourceArgs;
 
 /// How a model is deployed.
@@ -17,17 +18,22 @@ pub(crate) struct DeploymentFlags {
     #[command(flatten)]
     wrap: WrapFlags,
     #[command(flatten)]
+    pub(crate) preset: PresetFlag,
+    #[command(flatten)]
     set: SetFlag,
 }
 
 impl DeploymentFlags {
-    /// What was typed, for these weights and this method.
-    pub(crate) fn draft(&self, weights: &Path, method: &str) -> anyhow::Result<Draft> {
+    /// What was typed, for these weights and this method, or the one of `--preset`, or PAINT.
+    pub(crate) fn draft(&self, weights: &Path, method: Option<&str>) -> anyhow::Result<Draft> {
         let mut draft = Draft::default();
         draft.set("model.weights", weights.display().to_string())?;
-        draft.set("method.name", method)?;
+        if let Some(method) = method {
+            draft.set("method.name", method)?;
+        }
         self.network.apply_to_deployment(&mut draft)?;
         self.source.apply(&mut draft)?;
+        self.preset.apply(&mut draft, Some("paint"))?;
         self.set.apply(&mut draft)?;
         self.wrap.apply(&mut draft, true)?;
         Ok(draft)

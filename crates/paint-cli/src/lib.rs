@@ -9,9 +9,11 @@ mod cmd;
 mod deployment_flags;
 mod exit;
 mod flags;
+mod grid_progress;
 mod output;
 mod place;
 mod plan;
+mod preset_flag;
 mod process;
 mod signals;
 mod source;
@@ -24,6 +26,7 @@ use clap::{Parser, Subcommand};
 pub use cmd::bench::bench;
 pub use cmd::explain::{Explanation, explain};
 pub use cmd::list::{Row, list};
+pub use cmd::tune::tune;
 use exit::Usage;
 pub use exit::is_usage;
 pub use output::told;
@@ -70,6 +73,7 @@ enum Command {
     State(cmd::state::Args),
     Stats(cmd::stats::Args),
     Train(Box<cmd::train::Args>),
+    Tune(Box<cmd::tune::Args>),
 }
 
 impl Command {
@@ -92,6 +96,7 @@ impl Command {
             Self::State(args) => cmd::state::run(&args),
             Self::Stats(args) => cmd::stats::run(&args),
             Self::Train(args) => cmd::train::run(&args),
+            Self::Tune(args) => cmd::tune::run(&args),
         }
     }
 }
@@ -155,7 +160,7 @@ mod tests {
 
     /// The shared flags of a command and of those below it: name, then type, name of the value and help.
     fn flags(command: &clap::Command, found: &mut Vec<(String, [String; 3])>) {
-        const SHARED: [&str; 14] = [
+        const SHARED: [&str; 15] = [
             "batch-size",
             "seed",
             "device",
@@ -163,6 +168,7 @@ mod tests {
             "threads",
             "resume",
             "overwrite",
+            "preset",
             "set",
             "metric",
             "dry-run",
@@ -189,8 +195,9 @@ mod tests {
         for (name, declared) in &found {
             for (other, also) in &found {
                 // The recipe of a training is another document.
-                let same = flag(name) == flag(other)
-                    && ![name, other].contains(&&"train --set".to_owned());
+                let is_recipe =
+                    |name: &String| ["train --set", "train --preset"].contains(&name.as_str());
+                let same = flag(name) == flag(other) && !is_recipe(name) && !is_recipe(other);
                 assert!(!same || declared == also, "{name}: {declared:?}, {other}: {also:?}");
             }
         }

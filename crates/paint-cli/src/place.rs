@@ -5,9 +5,14 @@ use std::path::{self, Path, PathBuf};
 
 use crate::Usage;
 
-/// The file by which the results of each command that leaves a `summary.json` are known.
-const MARKS: [(&str, &str); 4] =
-    [("run", "config.toml"), ("bench", "cells"), ("bench", "protocol.toml"), ("demo", "demo.html")];
+/// The file or folder by which the results of each command are known.
+const MARKS: [(&str, &str); 5] = [
+    ("run", "config.toml"),
+    ("bench", "cells"),
+    ("bench", "protocol.toml"),
+    ("demo", "demo.html"),
+    ("tune", "runs"),
+];
 
 /// Refuses a folder that holds the results of another command than this one.
 pub(crate) fn refuse_foreign(out: &Path, command: &str) -> Result<(), Usage> {

@@ -34,7 +34,7 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 
 /// What the chapters take for granted: weights with their description, photographs, and some that lie in folders by class.
 fn furnish(folder: &Path) {
-    let assets = root().join("assets/vit_tiny_patch4_32_cifar10");
+    let assets = root().join("crates/paint-run/assets/vit_tiny_patch4_32_cifar10");
     for name in ["model.safetensors", "config.json"] {
         fs::copy(assets.join(name), folder.join(name)).unwrap();
     }
@@ -69,8 +69,8 @@ fn run(name: &str) {
     assert!(output.status.success(), "{name}:\n{script}\n{said}");
 }
 
-/// The chapters with commands; `install.md` to `many-machines.md` in the order of the book.
-const CHAPTERS: [&str; 7] = [
+/// The chapters with commands; `install.md` to `serving.md` in the order of the book.
+const CHAPTERS: [&str; 8] = [
     "install.md",
     "first-adaptation.md",
     "is-it-helping.md",
@@ -78,6 +78,7 @@ const CHAPTERS: [&str; 7] = [
     "tuning.md",
     "benchmarks.md",
     "many-machines.md",
+    "serving.md",
 ];
 
 #[test]

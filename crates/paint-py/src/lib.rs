@@ -23,7 +23,7 @@ mod _paint {
         Error, ImageError, OutOfMemoryError, RequestError, StateError, WeightsError,
     };
     #[pymodule_export]
-    use super::measure::{bench, run};
+    use super::measure::{bench, run, tune};
     #[pymodule_export]
     use super::tables::{corrupt, embedded_images, explain, list, main};
 }

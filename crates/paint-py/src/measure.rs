@@ -11,6 +11,7 @@ use paint_tta::toml;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use serde::Serialize;
 
 use crate::document::{report, table};
 use crate::error::{raised, raised_by_command};
@@ -90,6 +91,25 @@ pub(crate) fn bench(
     flags: Vec<OsString>,
     on_event: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'_, PyAny>> {
+    command(py, on_event, |stop, tell| paint_cli::bench(flags, stop, tell))
+}
+
+/// `paint tune` with these flags.
+#[pyfunction]
+pub(crate) fn tune(
+    py: Python<'_>,
+    flags: Vec<OsString>,
+    on_event: Option<Py<PyAny>>,
+) -> PyResult<Bound<'_, PyAny>> {
+    command(py, on_event, |stop, tell| paint_cli::tune(flags, stop, tell))
+}
+
+/// Runs a command whose runs are told to the listener.
+fn command<T: Serialize + Send>(
+    py: Python<'_>,
+    on_event: Option<Py<PyAny>>,
+    run: impl FnOnce(&Arc<AtomicBool>, &(dyn Fn(GridEvent<'_>) + Sync)) -> anyhow::Result<T> + Send,
+) -> PyResult<Bound<'_, PyAny>> {
     let listener = Listener::new(on_event);
     let results = interruptible(py, |stop| {
         let tell = |event: GridEvent<'_>| {
@@ -97,7 +117,7 @@ pub(crate) fn bench(
                 listener.tell(stop, event);
             }
         };
-        paint_cli::bench(flags, stop, &tell).map_err(raised_by_command)
+        run(stop, &tell).map_err(raised_by_command)
     });
     report(py, &listener.judge(results)?)
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::Interval;
+use crate::{Interval, Search};
 
 /// One key of a table of settings.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +15,8 @@ pub struct Key {
     pub doc: &'static str,
     /// What values it takes.
     pub kind: Kind,
+    /// Where `paint tune` looks for a better value, if it does.
+    pub search: Option<Search>,
 }
 
 /// What values a key takes.

@@ -3,7 +3,8 @@
 /// Declares a struct of settings, as in the [crate's example](crate): serde reads and writes it and refuses unknown
 /// keys, and [`Describe`](crate::Describe) gives name, meaning (the doc comment) and range of every key.
 ///
-/// A field may have `#[within(..)]` with an interval, then `#[serde(..)]`, both after its doc comment.
+/// A field may have `#[within(..)]` with an interval, then `#[tuned(..)]` with a [search](crate::Search), then
+/// `#[serde(..)]`, all after its doc comment.
 #[macro_export]
 macro_rules! settings {
     (
@@ -12,6 +13,7 @@ macro_rules! settings {
             $(
                 $(#[doc = $doc:literal])*
                 $(#[within($within:expr)])?
+                $(#[tuned($tuned:expr)])?
                 $(#[serde($($serde:tt)*)])?
                 $field_vis:vis $field:ident : $ty:ty
             ),* $(,)?
@@ -34,6 +36,7 @@ macro_rules! settings {
                     name: stringify!($field),
                     doc: concat!($($doc, "\n"),*),
                     kind: <$ty as $crate::Describe>::KIND $(.within($within))?,
+                    search: [$(Some($tuned),)? None][0],
                 }),*
             ]);
         }

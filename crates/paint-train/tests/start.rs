@@ -11,7 +11,7 @@ use paint_tensor::Device;
 use paint_train::Start;
 
 fn file() -> PathBuf {
-    let assets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../assets");
+    let assets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../paint-run/assets");
     assets.join("vit_tiny_patch4_32_cifar10/model.safetensors")
 }
 

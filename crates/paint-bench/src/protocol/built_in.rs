@@ -13,7 +13,7 @@ use super::document::Protocol;
 /// A row of [`PROTOCOLS`]: the name, and the document in the file of that name.
 macro_rules! built_in {
     ($name:literal) => {
-        ($name, include_str!(concat!("../../../../protocols/", $name, ".toml")))
+        ($name, include_str!(concat!("../../protocols/", $name, ".toml")))
     };
 }
 

@@ -40,9 +40,9 @@ pub(crate) struct Args {
     weights: PathBuf,
     #[command(flatten)]
     images: ImageArgs,
-    /// Method; see `paint list methods`
-    #[arg(long, default_value = "paint")]
-    method: String,
+    /// Method; see `paint list methods` [default: that of --preset, or paint]
+    #[arg(long)]
+    method: Option<String>,
     /// Keep what is learnt in this file, and begin with what is in it
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -79,12 +79,13 @@ Examples:
   paint adapt --weights model.safetensors --images new_images/ --state state.safetensors --method tent
   paint adapt --weights model.safetensors --images sorted/ --state state.safetensors --keep 5 --fail-on-harm
   paint adapt --weights model.safetensors --images more/ --state state.safetensors --no-adapt > predictions.csv
+  paint adapt --weights model.safetensors --images new_images/ --preset out/tune-tent/preset.toml
   paint adapt --weights model.safetensors --images new_images/ --method keel --dry-run";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let begun = Instant::now();
     args.deployment.network.compute.threads.start()?;
-    let draft = args.deployment.draft(&args.weights, &args.method)?;
+    let draft = args.deployment.draft(&args.weights, args.method.as_deref())?;
     let config: deployment::Config = draft.resolve_as()?;
     let images = args.images.open(config.seed)?;
     if args.dry.dry_run {
@@ -142,8 +143,9 @@ fn stopped(args: &Args) -> &'static str {
 
 fn session(args: &Args, config: deployment::Config) -> anyhow::Result<Session> {
     let deployment = Deployment::open(config)?;
+    args.deployment.preset.warn_of_other_weights(deployment.config.model.sha256.as_deref())?;
     if let Some(images) = deployment.source_images() {
-        note!("{} prepares on {images} source images", args.method);
+        note!("{} prepares on {images} source images", deployment.config.method.name);
     }
     let session = match &args.state {
         Some(path) => {
@@ -162,6 +164,7 @@ fn plan(
     images: Option<usize>,
 ) -> anyhow::Result<()> {
     let config = Deployment::open(config)?.config;
+    args.deployment.preset.warn_of_other_weights(config.model.sha256.as_deref())?;
     let images = images.map_or_else(|| "images as they come".into(), |n| format!("{n} images"));
     let state = args.state.as_ref().map_or_else(
         || "what is learnt is lost in the end: no --state".into(),

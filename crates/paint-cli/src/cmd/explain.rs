@@ -140,6 +140,8 @@ mod tests {
         }
         let eta = paint.keys.iter().find(|key| key.key == "eta").unwrap();
         assert_eq!((eta.default.as_deref(), eta.range.as_str()), (Some("0.2"), "-1 to 1"));
+        assert_eq!(eta.search.as_deref(), Some("0 to 0.8"));
+        assert!(paint.text().contains("`paint tune` searches 0 to 0.8"));
     }
 
     #[test]

@@ -17,3 +17,4 @@ pub(crate) mod serve;
 pub(crate) mod state;
 pub(crate) mod stats;
 pub(crate) mod train;
+pub(crate) mod tune;

@@ -13,6 +13,7 @@ use crate::flags::{DryRunFlag, EarlierFlags, MetricFlag, NetworkFlags, SetFlag, 
 use crate::output::Output;
 use crate::place::refuse_foreign;
 use crate::plan::{Plan, adaptation};
+use crate::preset_flag::PresetFlag;
 use crate::signals::Signals;
 use crate::source::{SourceArgs, announce};
 use crate::{message, process};
@@ -60,6 +61,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     wrap: WrapFlags,
     #[command(flatten)]
+    preset: PresetFlag,
+    #[command(flatten)]
     set: SetFlag,
     #[command(flatten)]
     metric: MetricFlag,
@@ -91,6 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     process::set_threads(config.threads.unwrap_or(0))?;
     let experiment = Experiment::open(config).map_err(file)?;
     announce(&experiment);
+    args.preset.warn_of_other_weights(experiment.config.model.sha256.as_deref())?;
     if args.dry.dry_run {
         let origin = |key: &str| adaptation(&typed, &experiment.config.method, key);
         let plan = Plan::new(&experiment.config, &facts(&experiment), origin)?;
@@ -125,7 +129,7 @@ fn facts(experiment: &Experiment) -> [String; 2] {
     [format!("{images} images in {batches} batches"), format!("visits: {}", domains.join(", "))]
 }
 
-/// What was typed: the file, then the flags, then `--set`.
+/// What was typed: the file, then the flags, then `--preset`, then `--set`.
 fn draft(args: &Args) -> anyhow::Result<Draft> {
     let mut draft = args.config.as_deref().map_or_else(|| Ok(Draft::default()), Draft::read)?;
     let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -151,6 +155,7 @@ fn draft(args: &Args) -> anyhow::Result<Draft> {
         draft.set_assignment("data.corrupt={}")?;
     }
     args.source.apply(&mut draft)?;
+    args.preset.apply(&mut draft, None)?;
     args.set.apply(&mut draft)?;
     args.wrap.apply(&mut draft, false)?;
     Ok(draft)

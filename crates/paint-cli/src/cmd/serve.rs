@@ -47,9 +47,9 @@ pub(crate) struct Args {
     /// Serve these weights under a name of their own too; may be repeated
     #[arg(long, value_name = "NAME=WEIGHTS", value_parser = named_weights)]
     model: Vec<(String, PathBuf)>,
-    /// Method; see `paint list methods`
-    #[arg(long, default_value = "paint")]
-    method: String,
+    /// Method; see `paint list methods` [default: that of --preset, or paint]
+    #[arg(long)]
+    method: Option<String>,
     /// Address of inference
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
@@ -162,7 +162,7 @@ fn models(args: &Args) -> anyhow::Result<Vec<(String, deployment::Config)>> {
     let first = args.weights.clone().or_else(|| args.demo.then(|| "embedded".into()));
     let first = first.map(|weights| (args.name.clone(), weights));
     let open = |(name, weights): (String, PathBuf)| {
-        Ok((name, args.deployment.draft(&weights, &args.method)?.resolve_as()?))
+        Ok((name, args.deployment.draft(&weights, args.method.as_deref())?.resolve_as()?))
     };
     first.into_iter().chain(args.model.clone()).map(open).collect()
 }

@@ -130,8 +130,8 @@ fn a_folder_without_results_and_maps_over_the_images_are_refused() {
 #[test]
 fn weights_that_name_no_network_are_compared_too() {
     let temp = tempfile::tempdir().unwrap();
-    let assets =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/vit_tiny_patch4_32_cifar10");
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../paint-run/assets/vit_tiny_patch4_32_cifar10");
     let weights = temp.path().join("model.safetensors");
     fs::copy(assets.join("model.safetensors"), &weights).unwrap();
     let config = fs::read_to_string(assets.join("config.json")).unwrap();

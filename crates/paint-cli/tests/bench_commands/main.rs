@@ -8,3 +8,4 @@ mod settings;
 mod shards;
 mod support;
 mod targets;
+mod tune;

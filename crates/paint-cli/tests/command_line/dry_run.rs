@@ -77,7 +77,8 @@ fn a_benchmark_is_printed_as_a_protocol_with_its_rows_and_runs() {
 #[test]
 fn adaptation_and_training_are_printed_too() {
     let empty = tempfile::tempdir().unwrap();
-    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/cifar10_test_1000");
+    let images =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../paint-data/assets/cifar10_test_1000");
     let adapt = ["adapt", "--weights", "embedded", "--images", images.to_str().unwrap()];
     let text = printed(&[&adapt[..], &["--method", "keel", "--dry-run"]].concat(), empty.path());
     assert!(text.starts_with("# 1 images in batches of 50\n# what is learnt is lost"), "{text}");

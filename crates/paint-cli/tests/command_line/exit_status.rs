@@ -56,7 +56,7 @@ fn every_command_follows_the_rule() {
     fs::create_dir(&folder).unwrap();
     let file = temp.path().join("file.txt");
     fs::write(&file, "no weights").unwrap();
-    let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets");
+    let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/../paint-run/assets");
     for (status, line) in CASES {
         let place = |word: &str| {
             word.replace("TMP", folder.to_str().unwrap())

@@ -14,7 +14,7 @@ type Arrays = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
 /// The arrays of the embedded model, without its `config.json`.
 fn vit() -> Arrays {
-    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets");
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../paint-run/assets");
     let file =
         checkpoint::read(assets.join("vit_tiny_patch4_32_cifar10/model.safetensors")).unwrap();
     let array = |(name, array): (String, checkpoint::Array)| (name, (array.shape, array.data));

@@ -56,8 +56,8 @@ fn quiet_leaves_warnings_and_errors_only() {
 #[test]
 fn names_from_files_cannot_steer_the_terminal() {
     let temp = tempfile::tempdir().unwrap();
-    let assets =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/vit_tiny_patch4_32_cifar10");
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../paint-run/assets/vit_tiny_patch4_32_cifar10");
     let folder = temp.path().join("m\u{1b}[2Jodel");
     fs::create_dir(&folder).unwrap();
     let weights = folder.join("model.safetensors");

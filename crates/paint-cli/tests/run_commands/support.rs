@@ -10,12 +10,13 @@ use paint_data::{Image, NpyWriter};
 const SIDE: usize = 32;
 const COLUMNS: usize = 40;
 
-pub(crate) fn assets() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets")
+/// The embedded file of a crate.
+pub(crate) fn asset(of: &str, name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("assets").join(name)
 }
 
 pub(crate) fn weights() -> String {
-    text(&assets().join("vit_tiny_patch4_32_cifar10/model.safetensors"))
+    text(&asset("paint-run", "vit_tiny_patch4_32_cifar10/model.safetensors"))
 }
 
 pub(crate) fn text(path: &Path) -> String {
@@ -40,7 +41,7 @@ pub(crate) fn image(mosaic: &Image, index: usize) -> Image {
 }
 
 pub(crate) fn mosaic() -> Image {
-    Image::open(&assets().join("cifar10_test_1000/images.webp")).unwrap()
+    Image::open(&asset("paint-data", "cifar10_test_1000/images.webp")).unwrap()
 }
 
 /// The first images and labels as arrays.
@@ -53,7 +54,7 @@ pub(crate) fn write_arrays(folder: &Path, count: usize) -> String {
     };
     let mosaic = mosaic();
     let pixels: Vec<u8> = (0..count).flat_map(|i| image(&mosaic, i).into_pixels()).collect();
-    let labels = fs::read(assets().join("cifar10_test_1000/labels.bin")).unwrap();
+    let labels = fs::read(asset("paint-data", "cifar10_test_1000/labels.bin")).unwrap();
     write("images.npy", &[count, SIDE, SIDE, 3], &pixels);
     write("labels.npy", &[count], &labels[..count]);
     text(&folder.join("images.npy"))
@@ -62,7 +63,7 @@ pub(crate) fn write_arrays(folder: &Path, count: usize) -> String {
 /// A labelled folder of the first images, one subfolder a class, called as `name` says.
 pub(crate) fn write_folder(folder: &Path, count: usize, name: impl Fn(usize) -> String) -> String {
     let (mosaic, labels) =
-        (mosaic(), fs::read(assets().join("cifar10_test_1000/labels.bin")).unwrap());
+        (mosaic(), fs::read(asset("paint-data", "cifar10_test_1000/labels.bin")).unwrap());
     for (i, &label) in labels[..count].iter().enumerate() {
         let class = folder.join(name(usize::from(label)));
         fs::create_dir_all(&class).unwrap();

@@ -6,8 +6,8 @@ use super::{Counts, DatasetEntry, Domain, Info, Memory, Sample, Split};
 use crate::{Error, Image, Result};
 
 /// 25 rows of 40 images, lossless.
-static IMAGES: &[u8] = include_bytes!("../../../../assets/cifar10_test_1000/images.webp");
-static LABELS: &[u8] = include_bytes!("../../../../assets/cifar10_test_1000/labels.bin");
+static IMAGES: &[u8] = include_bytes!("../../assets/cifar10_test_1000/images.webp");
+static LABELS: &[u8] = include_bytes!("../../assets/cifar10_test_1000/labels.bin");
 const SIDE: usize = 32;
 const COLUMNS: usize = 40;
 

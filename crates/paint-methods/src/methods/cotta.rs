@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
-use paint_settings::{Describe as _, at_least, between, choice, settings};
+use paint_settings::{Describe as _, at_least, between, choice, logarithmic, settings};
 use paint_tensor::Tensor;
 
 use crate::Result;
@@ -77,6 +77,7 @@ settings! {
         pub momentum: f64,
         /// `r`, the share of parameters that a step restores to the source.
         #[within(between(0.0, 1.0))]
+        #[tuned(logarithmic(1e-4, 1e-1))]
         pub restored: f64,
         /// The loss between student and teacher.
         pub loss: TeacherLoss,
@@ -84,6 +85,7 @@ settings! {
         pub optimizer: Descent,
         /// Its learning rate.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-1))]
         pub lr: f64,
     }
 }

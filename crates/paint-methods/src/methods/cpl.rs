@@ -21,7 +21,7 @@
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
-use paint_settings::{Describe as _, above, at_least, choice, settings};
+use paint_settings::{Describe as _, above, at_least, choice, logarithmic, settings};
 use paint_tensor::Tensor;
 
 use crate::Result;
@@ -58,11 +58,13 @@ settings! {
         pub eps: f64,
         /// `T`, the temperature that logits are divided by.
         #[within(above(0.0))]
+        #[tuned(logarithmic(0.25, 4.0))]
         pub temperature: f64,
         /// The optimizer.
         pub optimizer: Descent,
         /// Its learning rate.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-1))]
         pub lr: f64,
     }
 }

@@ -26,7 +26,7 @@
 //! - On a transformer all layer norms train, as in SAR's comparison.
 
 use paint_nn::params::Trainable;
-use paint_settings::{Describe as _, at_least, between, settings};
+use paint_settings::{Describe as _, at_least, between, linear, logarithmic, settings};
 use paint_tensor::Tensor;
 
 use super::tent::descent;
@@ -57,9 +57,11 @@ settings! {
         pub preset: Preset,
         /// `E₀`, the entropy below which a sample is learnt from, as a share of `ln C`.
         #[within(between(0.0, 1.0))]
+        #[tuned(linear(0.1, 0.8))]
         pub e0: f64,
         /// `d`, the cosine to the mean prediction below which a sample is learnt from.
         #[within(between(0.0, 1.0))]
+        #[tuned(logarithmic(0.02, 1.0))]
         pub d: f64,
         /// `α`, the weight of the Fisher term; 0 is ETA.
         #[within(at_least(0.0))]
@@ -74,6 +76,7 @@ settings! {
         pub optimizer: Descent,
         /// Its learning rate.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-1))]
         pub lr: f64,
     }
 }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
-use paint_settings::{Describe as _, at_least, between, choice, settings};
+use paint_settings::{Describe as _, at_least, between, choice, logarithmic, settings};
 use paint_tensor::Tensor;
 use serde::Deserialize;
 
@@ -86,6 +86,7 @@ settings! {
         pub weight_teacher: f64,
         /// `λ_cl`, the weight of the contrastive loss.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(0.1, 10.0))]
         pub weight_contrast: f64,
         /// `λ_src`, the weight of the loss on source images.
         #[within(at_least(0.0))]
@@ -97,6 +98,7 @@ settings! {
         pub optimizer: Descent,
         /// Its learning rate.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-1))]
         pub lr: f64,
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
-use paint_settings::{Describe as _, at_least, settings};
+use paint_settings::{Describe as _, at_least, logarithmic, settings};
 use paint_tensor::Tensor;
 
 use super::cotta::descent;
@@ -53,6 +53,7 @@ settings! {
         pub optimizer: Descent,
         /// Its learning rate.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-1))]
         pub lr: f64,
     }
 }

@@ -28,7 +28,7 @@
 
 use paint_nn::backbone::Spec;
 use paint_nn::params::Trainable;
-use paint_settings::{Describe as _, at_least, between, choice, settings};
+use paint_settings::{Describe as _, at_least, between, choice, linear, logarithmic, settings};
 use paint_tensor::Tensor;
 
 use crate::Result;
@@ -64,6 +64,7 @@ settings! {
         pub preset: Preset,
         /// `E₀`, the entropy below which a sample is learnt from, as a share of `ln C`.
         #[within(between(0.0, 1.0))]
+        #[tuned(linear(0.1, 0.8))]
         pub e0: f64,
         /// `ρ`, the length of the climb before the gradient is taken.
         #[within(at_least(0.0))]
@@ -78,6 +79,7 @@ settings! {
         pub optimizer: Descent,
         /// Its learning rate.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-1))]
         pub lr: f64,
     }
 }

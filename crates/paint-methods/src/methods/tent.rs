@@ -20,7 +20,7 @@
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
-use paint_settings::{Describe as _, at_least, settings};
+use paint_settings::{Describe as _, at_least, logarithmic, settings};
 use paint_tensor::Tensor;
 
 use crate::Result;
@@ -44,6 +44,7 @@ settings! {
         pub optimizer: Descent,
         /// Its learning rate.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-1))]
         pub lr: f64,
     }
 }

@@ -31,7 +31,7 @@ mod homeostasis;
 
 use paint_nn::loss;
 use paint_nn::params::{Params, Role, Trainable};
-use paint_settings::{Describe as _, at_least, between, settings};
+use paint_settings::{Describe as _, at_least, between, linear, logarithmic, settings};
 use paint_tensor::Tensor;
 
 use crate::Result;
@@ -56,6 +56,7 @@ settings! {
         pub preset: Preset,
         /// `φ`, the confidence from which a sample gets a pseudo label.
         #[within(at_least(0.0))]
+        #[tuned(linear(0.5, 1.0))]
         pub threshold: f64,
         /// `m`, the momentum of the prompts' moving averages.
         #[within(between(0.0, 1.0))]
@@ -67,6 +68,7 @@ settings! {
         pub optimizer: Descent,
         /// The learning rate of `δ_s`, the prompt of the domain.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-1))]
         pub lr: f64,
         /// The learning rate of `δ_a`, the prompt that is kept across domains, as a share of `lr`.
         #[within(between(0.0, 1.0))]

@@ -13,13 +13,12 @@ pub const NAME: &str = "embedded";
 /// SHA-256 of the file that was embedded.
 pub const SHA256: &str = "19cf163af87f8ad450ecf09adfc866424552933cdd257499fe2523f74f561d28";
 
-static WEIGHTS: &[u8] =
-    include_bytes!("../../../../assets/vit_tiny_patch4_32_cifar10/model.safetensors");
+static WEIGHTS: &[u8] = include_bytes!("../../assets/vit_tiny_patch4_32_cifar10/model.safetensors");
 /// The statistics of its tokens on clean images, as `paint stats` writes them.
 pub static STATISTICS: &[u8] =
-    include_bytes!("../../../../assets/vit_tiny_patch4_32_cifar10/model.statistics.safetensors");
+    include_bytes!("../../assets/vit_tiny_patch4_32_cifar10/model.statistics.safetensors");
 /// `config.json` beside it.
-pub static CONFIG: &str = include_str!("../../../../assets/vit_tiny_patch4_32_cifar10/config.json");
+pub static CONFIG: &str = include_str!("../../assets/vit_tiny_patch4_32_cifar10/config.json");
 const BACKBONE: &str = "vit_tiny_patch4_32";
 const SIDE: usize = 32;
 
@@ -48,7 +47,7 @@ mod tests {
     use crate::config::Model;
 
     fn assets() -> std::path::PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/vit_tiny_patch4_32_cifar10")
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/vit_tiny_patch4_32_cifar10")
     }
 
     #[test]

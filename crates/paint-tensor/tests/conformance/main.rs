@@ -7,6 +7,7 @@ mod cases;
 mod device;
 #[cfg(feature = "cuda")]
 mod gpu;
+mod kernel;
 mod nan;
 mod size;
 mod training;

@@ -15,11 +15,12 @@ use paint_bench::reproduce::Target;
 use super::command::command;
 use super::plan::Plan;
 use super::planned::{self, PlanFlags};
-use super::progress::Progress;
 use super::request::{assignments, named, place, protocol, variants, warn_of_idle_settings};
 use crate::flags::{DryRunFlag, EarlierFlags, MetricFlag, NetworkFlags, SetFlag, WrapFlags};
+use crate::grid_progress::Progress;
 use crate::output::Output;
 use crate::place::refuse_foreign;
+use crate::preset_flag::PresetFlag;
 use crate::signals::Signals;
 use crate::source::SourceArgs;
 
@@ -38,6 +39,8 @@ pub(crate) struct Args {
     /// One setting at several values, such as paint.eta=0.2,0.5; each makes a row
     #[arg(long, value_name = "METHOD.KEY=V,..")]
     pub(super) sweep: Vec<String>,
+    #[command(flatten)]
+    pub(super) preset: PresetFlag,
     #[command(flatten)]
     pub(super) set: SetFlag,
     /// Seeds: 0..4 (both ends included) or 0,1,7 [default: those of the protocol]
@@ -147,6 +150,7 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Asked> {
     let variants = variants(args, target, &protocol)?;
     warn_of_idle_settings(&assignments(args, target)?, &variants);
     let grid = Grid::new(protocol.resolve(&place)?, variants, &place)?;
+    args.preset.warn_of_other_weights(grid.protocol.model.sha256.as_deref())?;
     Ok(Asked { target, named, grid })
 }
 
@@ -186,7 +190,7 @@ pub(super) fn measure(
 }
 
 /// Removes the runs of an earlier grid.
-fn forget(out: &Path) -> anyhow::Result<()> {
+pub(crate) fn forget(out: &Path) -> anyhow::Result<()> {
     let cells = out.join("cells");
     match fs::remove_dir_all(&cells) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

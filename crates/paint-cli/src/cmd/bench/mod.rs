@@ -4,7 +4,6 @@ mod command;
 mod grid;
 mod plan;
 mod planned;
-mod progress;
 mod request;
 mod shell;
 mod step;
@@ -16,6 +15,9 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
 use paint_bench::grid::{GridEvent, Results};
+
+pub(super) use grid::forget;
+pub(super) use request::parse_seeds;
 
 use crate::Usage;
 
@@ -58,6 +60,10 @@ struct Flags {
     grid: grid::Args,
 }
 
+/// Why other programs may not give some flags.
+pub(super) const COMMAND_ALONE: &str =
+    "--dry-run and --threads are for the command alone; RAYON_NUM_THREADS sets threads";
+
 /// `paint bench` with these flags, for other programs: says nothing, passes events on, and ends after the present batches
 /// once `stop` is true.
 pub fn bench(
@@ -67,9 +73,7 @@ pub fn bench(
 ) -> anyhow::Result<Results> {
     let args = Flags::try_parse_from(flags).map_err(|error| Usage(error.to_string()))?.grid;
     if args.dry.dry_run || args.network.compute.threads.threads.is_some() {
-        let refused =
-            "--dry-run and --threads are for the command alone; RAYON_NUM_THREADS sets threads";
-        return Err(Usage(refused.into()).into());
+        return Err(Usage(COMMAND_ALONE.into()).into());
     }
     let asked = grid::asked(&args)?;
     grid::measure(&args, &asked, stop, tell)?.map_err(anyhow::Error::msg)

@@ -9,8 +9,8 @@ use paint_methods::Registry;
 use serde::Serialize;
 
 use super::grid::Args;
-use super::progress::Progress;
 use crate::Usage;
+use crate::grid_progress::Progress;
 use crate::signals::Signals;
 
 /// Runs on many machines.

@@ -55,6 +55,7 @@ pub(super) fn protocol(
     args.source.apply(&mut draft)?;
     args.wrap.apply(&mut draft, false)?;
     protocol = Protocol::parse(&draft.text()?, &protocol.name)?;
+    args.preset.apply_to_protocol(&mut protocol)?;
     for assignment in assignments(args, target)? {
         protocol.set(&assignment)?;
     }
@@ -165,7 +166,7 @@ fn swept(text: &str) -> anyhow::Result<Vec<Variant>> {
 }
 
 /// `0..4` with both ends, or `0,1,7`.
-fn parse_seeds(text: &str) -> anyhow::Result<Vec<u64>> {
+pub(crate) fn parse_seeds(text: &str) -> anyhow::Result<Vec<u64>> {
     let usage = || Usage(format!("--seeds: expected 0..4 or 0,1,7, got {text:?}"));
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| usage());
     let seeds: Vec<u64> = match text.split_once("..") {

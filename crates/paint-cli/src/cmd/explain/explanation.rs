@@ -31,6 +31,9 @@ pub(super) struct KeyRow {
     pub(super) default: Option<String>,
     pub(super) range: String,
     pub(super) meaning: String,
+    /// The values that `paint tune` searches, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) search: Option<String>,
     /// What each name means, where the value is one of several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) choices: Vec<(&'static str, String)>,
@@ -78,6 +81,7 @@ fn add(
             default: default(&name),
             range: key.kind.to_string(),
             meaning: key.meaning(),
+            search: key.search.map(|search| search.to_string()),
             choices: choices.collect(),
             key: name,
         });
@@ -129,6 +133,9 @@ impl KeyRow {
         let default = self.default.as_ref().map_or_else(String::new, |value| format!(" = {value}"));
         hang(out, &format!("  {}{default}  ", self.key), &format!("[{}]", self.range));
         wrap(out, 6, &self.meaning);
+        if let Some(search) = &self.search {
+            wrap(out, 6, &format!("`paint tune` searches {search}"));
+        }
         let width = self.choices.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, meaning) in &self.choices {
             hang(out, &format!("        {name:width$}  "), meaning);

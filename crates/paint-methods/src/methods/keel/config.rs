@@ -1,6 +1,6 @@
 //! The settings of keel.
 
-use paint_settings::{at_least, between, choice, settings};
+use paint_settings::{at_least, between, choice, linear, logarithmic, settings};
 
 use super::NAME;
 use crate::Result;
@@ -38,9 +38,11 @@ settings! {
         pub blocks: usize,
         /// `s`, the most that patches are moved, as a share of the way (Eq. 4).
         #[within(between(0.0, 1.0))]
+        #[tuned(linear(0.0, 1.0))]
         pub strength: f64,
         /// `n_v`: as many images the source's covariance counts for (Eq. 5).
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(3.0, 300.0))]
         pub shrinkage: f64,
         /// The most images that a domain's statistics remember.
         #[within(at_least(1.0))]
@@ -55,6 +57,7 @@ settings! {
         pub trained_blocks: usize,
         /// Their learning rate (Eq. 12).
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-2))]
         pub lr: f64,
         /// Weight of `L_mi` in Eq. 12; 0 leaves it out.
         #[within(at_least(0.0))]

@@ -3,7 +3,7 @@
 use paint_nn::backbone::{Pooling, PromptPosition};
 use paint_nn::params::{Part, Role, Slot, Trainable};
 use paint_nn::prompt::{self, PromptConfig};
-use paint_settings::{above, at_least, between, settings};
+use paint_settings::{above, at_least, between, linear, logarithmic, settings};
 
 use super::choice::{
     Bound, Denominator, FrozenNorm, Keys, LossForm, MixInput, OptimizerKind, Preset, Retrieval,
@@ -43,6 +43,7 @@ settings! {
         pub threshold: Threshold,
         /// `η`, the reliability below which a prompt is allocated (Eq. 5). Depends on the model (D11).
         #[within(between(-1.0, 1.0))]
+        #[tuned(linear(0.0, 0.8))]
         pub eta: f64,
         /// Whether `r_s = η` allocates (D11).
         pub eta_bound: Bound,
@@ -96,6 +97,7 @@ settings! {
         pub lr_prompts: f64,
         /// Learning rate of the blocks (D2).
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1e-5, 1e-1))]
         pub lr_blocks: f64,
         /// How many blocks train, from the first on; 0 for none (D3).
         pub blocks: usize,

@@ -3,7 +3,8 @@
 
 use rayon::prelude::*;
 
-use super::gemm::{Kernel, Operand, Size, serial};
+use super::gemm::{Operand, Size, serial};
+use super::kernel::Kernel;
 use super::math;
 use super::parallel::vectorized;
 use super::slab::Block;

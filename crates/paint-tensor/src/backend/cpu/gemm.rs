@@ -8,6 +8,7 @@
 use rayon::prelude::*;
 
 use super::finish::{Columns, Finish, finish_columns};
+use super::kernel::Kernel;
 use super::panels::Panels;
 #[cfg(target_arch = "x86_64")]
 use super::{amx, avx512};
@@ -18,34 +19,7 @@ pub(super) const NR: usize = 32;
 /// The blocks of the portable kernel are cut for this many threads, however many there are.
 const PORTABLE_THREADS: usize = 4;
 
-/// Which code multiplies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kernel {
-    #[cfg(target_arch = "x86_64")]
-    Amx,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    Portable,
-}
-
 impl Kernel {
-    /// The fastest that this CPU runs.
-    pub(super) fn detect() -> Self {
-        Self::all().next().unwrap_or(Self::Portable)
-    }
-
-    /// All that this CPU runs, the fastest first.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        let native = [
-            #[cfg(target_arch = "x86_64")]
-            amx::available().then_some(Self::Amx),
-            #[cfg(target_arch = "x86_64")]
-            avx512::available().then_some(Self::Avx512),
-            Some(Self::Portable),
-        ];
-        native.into_iter().flatten()
-    }
-
     /// Rows of one task: whole panels, enough tasks to keep every thread busy to the end, and no more rows than the
     /// second-level cache holds in packed form.
     fn task_rows(self, m: usize) -> usize {

@@ -12,6 +12,7 @@ mod distort;
 mod elementwise;
 mod finish;
 mod gemm;
+mod kernel;
 mod layout;
 mod math;
 mod panels;
@@ -32,7 +33,7 @@ mod training;
 
 use std::sync::{Arc, OnceLock};
 
-use self::gemm::Kernel;
+use self::kernel::Kernel;
 use self::storage::{build, build2, host, into_slab};
 use super::{
     Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Gemm, HeadRows,
@@ -49,23 +50,28 @@ pub(crate) const ENTRY: BackendEntry = BackendEntry {
     name: "cpu",
     what: "this machine's CPU",
     open: |name, precision| match precision {
-        Precision::F32 => Ok(backend()),
+        Precision::F32 => Kernel::chosen().map(|_| backend()),
         other => Err(Error::Device {
             name: name.to_owned(),
             why: format!("the CPU computes in f32, not in {other}"),
         }),
     },
     devices: || {
-        let what = format!("this machine's CPU, {} threads", rayon::current_num_threads());
+        let (threads, kernel) = (rayon::current_num_threads(), kernel().name());
+        let what = format!("this machine's CPU, {threads} threads, kernel {kernel}");
         vec![DeviceInfo { name: "cpu".to_owned(), what }]
     },
 };
 
+/// The kernel of this process: one that was named wrongly is refused where the device is opened by its name.
+fn kernel() -> Kernel {
+    Kernel::chosen().unwrap_or(Kernel::fastest())
+}
+
 /// The CPU backend; the process has one.
 pub(crate) fn backend() -> Arc<dyn Backend> {
     static BACKEND: OnceLock<Arc<Cpu>> = OnceLock::new();
-    Arc::clone(BACKEND.get_or_init(|| Arc::new(Cpu { kernel: Kernel::detect() })))
-        as Arc<dyn Backend>
+    Arc::clone(BACKEND.get_or_init(|| Arc::new(Cpu { kernel: kernel() }))) as Arc<dyn Backend>
 }
 
 struct Cpu {
@@ -98,7 +104,7 @@ impl Backend for Cpu {
     }
 
     fn peak_gflops(&self) -> Result<f64> {
-        Ok(peak::peak_gflops())
+        Ok(peak::peak_gflops(self.kernel))
     }
 
     fn upload(&self, data: Vec<f32>) -> Result<Storage> {

@@ -3,7 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 use rayon::prelude::*;
 
-use super::gemm::{Kernel, Operand, Size};
+use super::gemm::{Operand, Size};
+use super::kernel::Kernel;
 use super::portable;
 #[cfg(target_arch = "x86_64")]
 use super::{

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::finish::Finish;
-use super::gemm::{Kernel, Operand, Size, parallel};
+use super::gemm::{Operand, Size, parallel};
+use super::kernel::Kernel;
 
 /// The best rate of a large matrix product that fits the caches, in GFLOP/s, over all threads of the current pool.
-pub(super) fn peak_gflops() -> f64 {
+pub(super) fn peak_gflops(kernel: Kernel) -> f64 {
     let size = Size { m: 1344, n: 768, k: 256 };
     let a = vec![0.5_f32; size.m * size.k];
     let b = vec![0.25_f32; size.k * size.n];
@@ -15,7 +16,7 @@ pub(super) fn peak_gflops() -> f64 {
     let times = (0..40).map(|_| {
         let start = Instant::now();
         let operands = (Operand::new(&a, size.k, 1), Operand::new(&b, size.n, 1));
-        parallel(Kernel::detect(), size, operands, Finish::None, &mut c, &mut []);
+        parallel(kernel, size, operands, Finish::None, &mut c, &mut []);
         start.elapsed()
     });
     best_rate(flops, times)

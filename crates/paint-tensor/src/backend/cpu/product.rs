@@ -1,7 +1,8 @@
 //! A product as operations describe it, in terms of the loops of `gemm.rs`.
 
 use super::finish::Finish;
-use super::gemm::{self, Kernel, Operand, Size};
+use super::gemm::{self, Operand, Size};
+use super::kernel::Kernel;
 use super::parallel;
 use super::storage::{build2, host};
 use crate::backend::{Epilogue, Gemm, Matrix, Storage};

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 
-use crate::backend::cpu::gemm::{Kernel, Operand, Size, serial};
+use crate::backend::cpu::gemm::{Operand, Size, serial};
+use crate::backend::cpu::kernel::Kernel;
 
 fn has_tiles() -> bool {
     let found = super::available();

@@ -10,40 +10,45 @@ use paint_run::Event;
 use crate::message;
 
 /// The state of the display; told from any thread.
-pub(super) struct Progress<'a> {
-    cells: &'a [Cell],
+pub(crate) struct Progress {
+    names: Vec<String>,
     bars: MultiProgress,
     total: ProgressBar,
     running: Mutex<BTreeMap<usize, ProgressBar>>,
 }
 
-impl<'a> Progress<'a> {
-    pub(super) fn new(cells: &'a [Cell]) -> anyhow::Result<Self> {
+impl Progress {
+    pub(crate) fn new(cells: &[Cell]) -> anyhow::Result<Self> {
         let bars = MultiProgress::with_draw_target(message::bar_target());
         let total = bars.add(ProgressBar::new(cells.len() as u64));
         total.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} runs {elapsed}")?);
-        Ok(Self { cells, bars, total, running: Mutex::default() })
+        Ok(Self {
+            names: cells.iter().map(Cell::name).collect(),
+            bars,
+            total,
+            running: Mutex::default(),
+        })
     }
 
-    pub(super) fn tell(&self, event: &GridEvent<'_>) {
+    pub(crate) fn tell(&self, event: &GridEvent<'_>) {
         match event {
             GridEvent::Found { cell } => {
-                self.line(&format!("{}: found", self.cells[*cell].name()));
+                self.line(&format!("{}: found", self.names[*cell]));
             }
             GridEvent::Running { cell, event } => self.running(*cell, event),
             GridEvent::Done { cell, result } => {
-                let name = self.cells[*cell].name();
+                let name = &self.names[*cell];
                 self.line(&format!("{name}: {:.2} %", result.mean_accuracy));
                 self.ended(*cell);
             }
             GridEvent::Failed { cell, error } => {
-                self.line(&format!("{}: failed: {error}", self.cells[*cell].name()));
+                self.line(&format!("{}: failed: {error}", self.names[*cell]));
                 self.ended(*cell);
             }
         }
     }
 
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.total.finish_and_clear();
     }
 
@@ -72,7 +77,7 @@ impl<'a> Progress<'a> {
                 if let Some(bar) = running.get(&cell) {
                     bar.set_position(batch.index as u64 + 1);
                     let so_far = batch.running_accuracy.unwrap_or_default();
-                    let name = self.cells[cell].name();
+                    let name = &self.names[cell];
                     let line = format!("{name}: {}, so far {so_far:.1} %", batch.domain);
                     bar.set_message(message::safe(&line));
                 }

@@ -1,0 +1,137 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use paint_methods::Registry;
+use toml::toml;
+
+use super::*;
+use crate::grid::tests::{place, protocol};
+use crate::grid::{Grid, Outcome, execute};
+
+/// A search over two held-out corruptions of a few embedded images.
+fn request(out: &Path, asked: &[&str]) -> Request {
+    let mut protocol = protocol();
+    protocol.scenario.domains = Some(vec!["saturate".into(), "spatter".into()]);
+    let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
+    Request {
+        protocol,
+        place: place(out),
+        method: "tent".into(),
+        space: Space::new(Registry::default().find("tent").unwrap(), &asked).unwrap(),
+        budget: Budget { candidates: 5, images: 12, seeds: vec![0, 1] },
+    }
+}
+
+/// The outcome of one real run.
+fn one_run(request: &Request) -> Outcome {
+    let budget = Budget { candidates: 2, images: 4, seeds: vec![0] };
+    let mut grid = Request { budget, ..request.clone() }.first_grid().unwrap();
+    grid.cells.truncate(1);
+    let outcome = execute(&grid, 1, &Arc::default(), &|_| {});
+    assert_eq!(outcome.results.len(), 1, "{:?}", outcome.failures);
+    outcome
+}
+
+/// What the cells of a grid would give if the accuracy were a function of the rate.
+fn pretended(grid: &Grid, real: &Outcome, accuracy: impl Fn(f64) -> Option<f64>) -> Outcome {
+    let mut outcome = Outcome::default();
+    for cell in &grid.cells {
+        let lr = cell.config.method.settings["lr"].as_float().unwrap();
+        let Some(mean_accuracy) = accuracy(lr) else { continue };
+        let mut result = real.results[0].clone();
+        result.label.clone_from(&cell.label);
+        result.mean_accuracy = mean_accuracy + 0.01 * cell.config.seed as f64;
+        outcome.results.push(result);
+    }
+    outcome
+}
+
+#[test]
+fn the_best_rate_is_found_with_its_margin_and_its_surroundings() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut request = request(temp.path(), &["lr=1e-5..1e-1"]);
+    request.budget.candidates = 27;
+    // A hill over the magnitudes with its top at 1e-2; what is steeper diverges.
+    let hill = |lr: f64| (lr < 0.05).then(|| 80.0 - (lr.log10() + 2.0).powi(2));
+    let real = one_run(&request);
+    let mut stages = Vec::new();
+    let mut measure = |what: &str, grid: &Grid| {
+        stages.push((what.to_owned(), grid.cells.len()));
+        pretended(grid, &real, hill)
+    };
+    let tuned = request.tune(&mut measure).unwrap().unwrap();
+    let counts: Vec<usize> = stages.iter().map(|(_, cells)| *cells).collect();
+    assert_eq!(counts, [27, 9, 6, 2], "{stages:?}");
+    let lr = tuned.chosen["lr"].as_float().unwrap();
+    assert!((lr.log10() + 2.0).abs() < 0.1, "{lr}");
+    assert_eq!(tuned.settings["lr"].as_float(), Some(lr));
+    assert_eq!(tuned.settings["preset"].as_str(), Some("vit_cifar10"));
+    let gain = tuned.gain().unwrap();
+    assert!(gain.points > 1.0 && gain.wins == 2, "{gain:?}");
+    assert!(tuned.lead().unwrap().points >= 0.0);
+    assert_eq!(tuned.neighbours.len(), 2);
+    assert!(tuned.neighbours.iter().all(|one| one.change.is_some_and(|change| change < 0.0)));
+    assert!(tuned.failed >= 1 && tuned.at_edge.is_empty(), "{tuned:?}");
+    let text = tuned.text();
+    for part in ["in every seed", "flat", "candidates, as those that diverge do", "% of all"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(tuned.preset().settings, tuned.settings);
+}
+
+#[test]
+fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
+    let temp = tempfile::tempdir().unwrap();
+    let request = request(temp.path(), &["lr=0.000781..0.1"]);
+    let real = one_run(&request);
+    let tuned =
+        request.tune(&mut |_, grid| pretended(grid, &real, |lr| Some(-lr))).unwrap().unwrap();
+    assert!(tuned.finalists[0].is_usual && tuned.gain().is_none());
+    assert_eq!(tuned.at_edge, ["lr"]);
+    let text = tuned.text();
+    assert!(text.contains("no other candidate was better"), "{text}");
+    assert!(text.contains("--search lr=LOW..HIGH"), "{text}");
+    let error = request.tune(&mut |_, _| Outcome::default()).unwrap_err().to_string();
+    assert!(error.contains("every candidate failed"), "{error}");
+}
+
+#[test]
+fn a_search_that_is_stopped_in_any_stage_makes_no_choice() {
+    let temp = tempfile::tempdir().unwrap();
+    let request = request(temp.path(), &[]);
+    let real = one_run(&request);
+    // Two rounds, and what lies beside the best candidate.
+    for stop_in in 1..=4 {
+        let mut stage = 0;
+        let mut measure = |_: &str, grid: &Grid| {
+            stage += 1;
+            let unfinished = usize::from(stage == stop_in);
+            Outcome { unfinished, ..pretended(grid, &real, Some) }
+        };
+        assert_eq!(request.tune(&mut measure).unwrap().is_some(), stop_in == 4, "{stop_in}");
+    }
+}
+
+#[test]
+fn settings_are_not_chosen_on_corruptions_of_a_benchmark() {
+    let temp = tempfile::tempdir().unwrap();
+    let message = |change: fn(&mut Request)| {
+        let mut request = request(temp.path(), &[]);
+        change(&mut request);
+        let error = request.check().unwrap_err();
+        assert!(error.is_usage());
+        error.to_string()
+    };
+    let fog = message(|r| r.protocol.scenario.domains = Some(vec!["spatter".into(), "fog".into()]));
+    assert!(fog.contains("expected ") && fog.contains("got \"fog\""), "{fog}");
+    assert!(message(|r| r.protocol.scenario.domains = None).contains("got none"));
+    assert!(message(|r| r.budget.candidates = 1).contains("candidates: expected 2 or more, got 1"));
+    assert!(message(|r| r.budget.seeds.clear()).contains("seeds"));
+    let settings = BTreeMap::from([("tent".to_owned(), toml! { rate = 1.0 })]);
+    let mut wrong = request(temp.path(), &[]);
+    wrong.protocol.settings = settings;
+    assert!(wrong.check().unwrap_err().to_string().contains("rate"));
+    let names: Vec<&str> = held_out().collect();
+    assert_eq!(names, ["speckle_noise", "gaussian_blur", "spatter", "saturate"]);
+}

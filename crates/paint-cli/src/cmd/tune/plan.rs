@@ -1,0 +1,72 @@
+//! A search that was resolved and not started, for `--dry-run`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use paint_bench::tune::{Request, Rung};
+use serde::Serialize;
+
+/// What would run.
+#[derive(Debug, Serialize)]
+pub(super) struct Plan {
+    method: String,
+    dataset: String,
+    corruptions: Vec<String>,
+    /// The ends of what is searched, by setting.
+    search: BTreeMap<&'static str, [f64; 2]>,
+    /// Every setting of the first candidate, which is the method as it is.
+    settings: toml::Table,
+    candidates: Vec<String>,
+    rounds: Vec<Rung>,
+    /// Over all runs, without those beside the best candidate.
+    images: usize,
+    whole_grid_images: usize,
+}
+
+impl Plan {
+    /// Opens model and images, so that what cannot run is refused.
+    pub(super) fn new(request: &Request) -> anyhow::Result<Self> {
+        let grid = request.first_grid()?;
+        let settings = grid.cells.first().map(|cell| cell.config.method.settings.clone());
+        let (rounds, domains) = (request.rungs(), request.domains());
+        Ok(Self {
+            method: request.method.clone(),
+            dataset: request.protocol.data.name.clone(),
+            corruptions: domains.to_vec(),
+            search: request.space.dimensions.iter().map(|d| (d.key, d.search.ends())).collect(),
+            settings: settings.unwrap_or_default(),
+            candidates: grid.variants.iter().map(|variant| variant.label.clone()).collect(),
+            images: rounds.iter().map(Rung::cost).sum::<usize>() * domains.len(),
+            whole_grid_images: request.budget.whole_grid() * domains.len(),
+            rounds,
+        })
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut out =
+            format!("{} on {} of {}\n", self.method, self.corruptions.join(", "), self.dataset);
+        for (key, [low, high]) in &self.search {
+            let _ = writeln!(out, "search     {key} from {low} to {high}");
+        }
+        let fixed = self.settings.iter().filter(|(key, _)| !self.search.contains_key(key.as_str()));
+        let fixed: Vec<String> = fixed.map(|(key, value)| format!("{key}={value}")).collect();
+        if !fixed.is_empty() {
+            let _ = writeln!(out, "fixed      {}", fixed.join(", "));
+        }
+        let _ = writeln!(out, "candidates {}", self.candidates.join("; "));
+        for (round, Rung { candidates, images, seeds }) in self.rounds.iter().enumerate() {
+            let _ = writeln!(
+                out,
+                "round {}    {candidates} candidates, {images} images of each corruption, seeds {seeds:?}",
+                round + 1
+            );
+        }
+        let share = 100.0 * self.images as f64 / self.whole_grid_images.max(1) as f64;
+        let _ = writeln!(
+            out,
+            "cost       {} images, {share:.0} % of all candidates with all images and seeds",
+            self.images
+        );
+        out + "nothing was run or written\n"
+    }
+}

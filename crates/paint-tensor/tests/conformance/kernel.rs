@@ -1,0 +1,37 @@
+//! The tests of this program once more on the kernel that every CPU runs, whatever this one has.
+
+use std::process::Command;
+
+use paint_tensor::Device;
+
+/// The tests of this program in another process, where the variable names a kernel.
+fn tests_on(kernel: &str, filter: &[&str]) -> (bool, String) {
+    let program = std::env::current_exe().expect("a test runs as a program");
+    let mut command = Command::new(program);
+    let output = command
+        .args(filter)
+        .env("PAINT_KERNEL", kernel)
+        .output()
+        .expect("a program that runs can be started again");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn everything_holds_on_the_portable_kernel() {
+    let (passed, said) = tests_on("portable", &["--skip", "kernel::"]);
+    assert!(passed && said.contains("every_gradient_agrees"), "{said}");
+}
+
+#[test]
+#[ignore = "run by the next test in a process of its own"]
+fn the_device_opens() {
+    Device::from_name("cpu").unwrap();
+}
+
+#[test]
+fn a_kernel_that_does_not_exist_is_refused_with_the_known_ones() {
+    let open = ["--ignored", "--exact", "kernel::the_device_opens"];
+    assert!(tests_on("portable", &open).0);
+    let (passed, said) = tests_on("neon", &open);
+    assert!(!passed && said.contains("portable, avx512, amx"), "{said}");
+}
