@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use paint_run::Draft;
+use paint_run::deployment::AUTO;
 
 use crate::flags::{NetworkFlags, SetFlag, WrapFlags};
 use crate::preset_flag::PresetFlag;
@@ -24,7 +25,7 @@ pub(crate) struct DeploymentFlags {
 }
 
 impl DeploymentFlags {
-    /// What was typed, for these weights and this method, or the one of `--preset`, or PAINT.
+    /// What was typed, for these weights and this method, or the one of `--preset`, or the best for the network.
     pub(crate) fn draft(&self, weights: &Path, method: Option<&str>) -> anyhow::Result<Draft> {
         let mut draft = Draft::default();
         draft.set("model.weights", weights.display().to_string())?;
@@ -33,7 +34,7 @@ impl DeploymentFlags {
         }
         self.network.apply_to_deployment(&mut draft)?;
         self.source.apply(&mut draft)?;
-        self.preset.apply(&mut draft, Some("paint"))?;
+        self.preset.apply(&mut draft, Some(AUTO))?;
         self.set.apply(&mut draft)?;
         self.wrap.apply(&mut draft, true)?;
         Ok(draft)

@@ -87,10 +87,23 @@ impl Config {
     /// The device, opened. A method that is not known and settings that it refuses are reported first: nothing large has
     /// been read yet.
     pub(crate) fn check(&self, methods: &Registry) -> Result<Device> {
-        methods.find(&self.method.name)?.resolve(&self.method.settings)?;
+        if self.method.name != AUTO {
+            methods.find(&self.method.name)?.resolve(&self.method.settings)?;
+        }
         self.wrap().check()?;
         Ok(Device::open(&self.device, self.precision.parse()?)?)
     }
+}
+
+/// In place of a method's name: the one that does best with the network at hand.
+pub const AUTO: &str = "auto";
+
+/// keel, which was best wherever it could be measured (results/keel.md); PAINT on a transformer without source statistics,
+/// where keel has little to go by.
+fn best_for(model: &dyn Backbone, weights: &Path) -> &'static str {
+    let has_statistics =
+        weights == Path::new(embedded::NAME) || model::statistics_path(weights).is_file();
+    if model.vit_config().is_some() && !has_statistics { "paint" } else { "keel" }
 }
 
 /// A model and a method, open.
@@ -132,8 +145,11 @@ impl Deployment {
     }
 
     pub(crate) fn open_on(mut config: Config, device: Device, stage: Stage<'_>) -> Result<Self> {
-        let method = *stage.methods.find(&config.method.name)?;
         let model = model::open(&mut config.model, &device)?;
+        if config.method.name == AUTO {
+            best_for(&*model, &config.model.weights).clone_into(&mut config.method.name);
+        }
+        let method = *stage.methods.find(&config.method.name)?;
         let settings = method.settings_for(&config.method.settings, &*model, stage.benchmark)?;
         config.method.settings = method.resolve(&settings)?;
         // Only for methods that look: one configuration can serve all.

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     weights: PathBuf,
     #[command(flatten)]
     images: ImageArgs,
-    /// Method; see `paint list methods` [default: that of --preset, or paint]
+    /// Method; see `paint list methods` [default: that of --preset, or the best for the network]
     #[arg(long)]
     method: Option<String>,
     /// Keep what is learnt in this file, and begin with what is in it

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use paint_bench::grid::named;
 use paint_bench::report::html;
-use paint_data::{Loader, ReadAhead};
+use paint_data::{Loader, ReadAhead, SampleRef};
 use paint_methods::Registry;
 use paint_run::experiment::{write_json, write_text};
 use paint_run::table::terminal;
@@ -25,10 +25,14 @@ use screen::Screen;
 
 /// The methods that run side by side, with their settings. PAINT's were chosen for the embedded model on the four
 /// held-out corruptions (RESULTS.md).
-const METHODS: [(&str, &[&str]); 2] =
-    [("source", &[]), ("paint", &["preset=paper_adam", "lr_blocks=2e-4", "eta=0.4"])];
+const METHODS: [(&str, &[&str]); 3] = [
+    ("source", &[]),
+    ("paint", &["preset=paper_adam", "lr_blocks=2e-4", "eta=0.4"]),
+    ("keel", &[]),
+];
 
-/// Stream fifteen corruptions through the frozen model and PAINT, side by side; nothing to download
+/// Stream fifteen corruptions through the frozen model, PAINT and keel, side by side, the last one sorted by class; nothing
+/// to download
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -67,7 +71,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.threads.start()?;
     let open =
         |(name, settings): &(&str, &[&str])| Ok(Experiment::open(config(args, name, settings)?)?);
-    let experiments = METHODS.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut experiments = METHODS.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    experiments.iter_mut().try_for_each(sort_last)?;
     let rate = args.metric.rate();
     let names: Vec<&str> = METHODS.iter().map(|(name, _)| *name).collect();
     let stream = &experiments[0].stream;
@@ -91,7 +96,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.output.print(&demo, |demo| {
         let table = terminal(&demo.methods.iter().collect::<Vec<_>>(), rate);
         let images = experiments[0].config.scenario.limit.unwrap_or(1000);
-        format!("{} in %, severity 5, {images} images a domain\n{table}", rate.name())
+        let what = format!("{} in %, severity 5, {images} images a domain", rate.name());
+        format!("{what}; the last domain is sorted by class\n{table}")
     })
 }
 
@@ -111,6 +117,22 @@ fn config(args: &Args, method: &str, settings: &[&str]) -> paint_run::Result<Con
     }
     draft.set("seed", args.seed.value() as i64)?;
     draft.resolve()
+}
+
+/// Sorts the images of the last domain by class, as a folder for each class would give them.
+fn sort_last(experiment: &mut Experiment) -> anyhow::Result<()> {
+    let batches = &mut experiment.stream.batches;
+    let Some(last) = batches.last().map(|batch| batch.segment) else { return Ok(()) };
+    let first = batches.partition_point(|batch| batch.segment < last);
+    let samples = batches[first..].iter().flat_map(|batch| batch.samples.iter().copied());
+    let label = |at: SampleRef| Ok((experiment.dataset.sample(at.domain, at.index)?.label, at));
+    let mut samples = samples.map(label).collect::<paint_data::Result<Vec<_>>>()?;
+    samples.sort_by_key(|(label, _)| *label);
+    let mut samples = samples.into_iter().map(|(_, at)| at);
+    for batch in &mut batches[first..] {
+        batch.samples = samples.by_ref().take(batch.samples.len()).collect();
+    }
+    Ok(())
 }
 
 /// Feeds every batch to every runner; returns an image of each visit's last batch with what the methods said.
@@ -179,7 +201,7 @@ fn render(
     let Experiment { stream, config, .. } = &experiments[0];
     let intro = format!(
         "{} images of CIFAR-10 under fifteen corruptions of severity 5, one after the other, in batches of {}, \
-         without a label and without a reset.",
+         without a label and without a reset. The images of the last corruption are sorted by class.",
         stream.num_samples(),
         config.scenario.batch_size,
     );

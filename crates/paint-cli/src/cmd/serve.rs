@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Serve these weights under a name of their own too; may be repeated
     #[arg(long, value_name = "NAME=WEIGHTS", value_parser = named_weights)]
     model: Vec<(String, PathBuf)>,
-    /// Method; see `paint list methods` [default: that of --preset, or paint]
+    /// Method; see `paint list methods` [default: that of --preset, or the best for the network]
     #[arg(long)]
     method: Option<String>,
     /// Address of inference

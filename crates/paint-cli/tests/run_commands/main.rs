@@ -169,7 +169,7 @@ fn the_demo_runs_from_nothing_and_leaves_a_page_and_a_summary() {
     assert_eq!(printed, saved);
     let methods = printed["methods"].as_array().unwrap();
     let names: Vec<&str> = methods.iter().map(|m| m["method"].as_str().unwrap()).collect();
-    assert_eq!(names, ["source", "paint"]);
+    assert_eq!(names, ["source", "paint", "keel"]);
     for method in methods {
         assert_eq!(method["domains"].as_array().unwrap().len(), 15);
         assert_eq!(method["overall"]["samples"], 150);
