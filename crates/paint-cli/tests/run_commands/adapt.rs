@@ -11,19 +11,43 @@ use paint_nn::state::file::{self, Kind};
 use paint_tensor::Device;
 use serde_json::Value;
 
-use crate::support::{image, mosaic, paint, stderr, text, weights, write_arrays};
+use crate::support::{image, mosaic, paint, stderr, text, trained_weights, weights, write_arrays};
 
 /// Adapts to `images` in their order and in batches of `batch_size`, with nothing around the method.
 pub(crate) fn adapt(images: &[&str], batch_size: usize) -> Command {
     let mut command = deployed(images, batch_size);
-    command.args(["--in-order", "--no-stream", "--no-guard"]);
+    command.args(PLAIN);
     command
 }
 
+/// The same with the embedded model, where predictions matter, or the time that it takes to be stopped.
+pub(crate) fn adapt_trained(images: &[&str], batch_size: usize) -> Command {
+    let mut command = deployed_from(&trained_weights(), "paint", images, batch_size);
+    command.args(PLAIN);
+    command
+}
+
+const PLAIN: [&str; 3] = ["--in-order", "--no-stream", "--no-guard"];
+
 /// The same as it is deployed.
 pub(crate) fn deployed(images: &[&str], batch_size: usize) -> Command {
+    deployed_with("paint", images, batch_size)
+}
+
+/// The same with another method.
+pub(crate) fn deployed_with(method: &str, images: &[&str], batch_size: usize) -> Command {
+    deployed_from(&weights(), method, images, batch_size)
+}
+
+/// The same with other weights.
+pub(crate) fn deployed_from(
+    weights: &str,
+    method: &str,
+    images: &[&str],
+    batch_size: usize,
+) -> Command {
     let mut command = paint();
-    command.args(["adapt", "--weights", &weights(), "--set", "method.preset=paper_adam"]);
+    command.args(["adapt", "--weights", weights, "--method", method]);
     command.args(["--batch-size", &batch_size.to_string()]).args(images);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -74,8 +98,9 @@ fn a_folder_without_labels_is_predicted_and_the_state_continues() {
     let (folder, state) = (temp.path().join("photos"), temp.path().join("state.safetensors"));
     write_photos(&folder, 6);
     fs::rename(folder.join("0.png"), folder.join("0, x.png")).unwrap();
-    let adapt =
-        |extra: &[&str]| adapt(&["--images", &text(&folder)], 50).args(extra).output().unwrap();
+    let adapt = |extra: &[&str]| {
+        adapt_trained(&["--images", &text(&folder)], 50).args(extra).output().unwrap()
+    };
     let kept = ["--state", &text(&state)];
     let first = adapt(&kept);
     let csv = stdout(&first);
@@ -116,7 +141,7 @@ fn a_folder_without_labels_is_predicted_and_the_state_continues() {
 fn json_has_an_object_for_every_image_batch_and_save_and_a_summary() {
     let temp = tempfile::tempdir().unwrap();
     let (images, state) = (array(temp.path(), 10), text(&temp.path().join("state")));
-    let mut command = adapt(&["--images", &images, "--json", "--state", &state], 4);
+    let mut command = adapt_trained(&["--images", &images, "--json", "--state", &state], 4);
     let objects = objects(&command.args(["--checkpoint-every", "2"]).output().unwrap());
     let kinds: Vec<&str> = objects.iter().map(|o| o["event"].as_str().unwrap()).collect();
     assert_eq!((kinds[0], kinds[kinds.len() - 1]), ("started", "summary"));
@@ -151,7 +176,7 @@ fn as_many_prompts_are_counted_as_the_memory_holds() {
 #[test]
 fn a_model_without_names_leaves_the_column_empty() {
     let temp = tempfile::tempdir().unwrap();
-    let weights = Path::new(&weights()).to_owned();
+    let weights = Path::new(&trained_weights()).to_owned();
     fs::copy(&weights, temp.path().join("model.safetensors")).unwrap();
     let config = fs::read_to_string(weights.with_file_name("config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
@@ -222,7 +247,7 @@ fn files_a_list_standard_input_and_a_folder_are_read_alike() {
     assert_eq!(rows.count(), 3);
     assert!(child.wait().unwrap().success());
 
-    let one = adapt(&["--images", &files[1]], 2).output().unwrap();
+    let one = adapt_trained(&["--images", &files[1]], 2).output().unwrap();
     assert!(stdout(&one).lines().nth(1).unwrap().contains(",8,ship,"));
     let missing = adapt(&["--images", &files[0], "nowhere.png"], 2).output().unwrap();
     assert_eq!(missing.status.code(), Some(2), "{}", stderr(&missing));
@@ -335,10 +360,10 @@ fn a_state_has_one_process_at_a_time_and_a_place_that_can_be_written() {
 #[test]
 fn a_killed_adaptation_goes_on_where_it_was_saved_and_ends_with_the_same_bits() {
     let temp = tempfile::tempdir().unwrap();
-    let images = array(temp.path(), 24);
+    let images = array(temp.path(), 16);
     let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
     let run = |state: &Path, extra: &[&str]| {
-        let mut command = adapt(&["--images", &images, "--state", &text(state)], 4);
+        let mut command = adapt_trained(&["--images", &images, "--state", &text(state)], 4);
         command.args(["--checkpoint-every", "2"]).args(extra);
         command
     };
@@ -356,16 +381,16 @@ fn a_killed_adaptation_goes_on_where_it_was_saved_and_ends_with_the_same_bits() 
     let (head, rows) = rows.split_once('\n').unwrap();
     let first: usize = rows.split_once(',').unwrap().0.parse().unwrap();
     assert!(first > 0 && first.is_multiple_of(8), "after two batches: {first}");
-    let told = format!("continues with image {} of 24", first + 1);
+    let told = format!("continues with image {} of 16", first + 1);
     assert!(stderr(&rest).contains(&told), "{}", stderr(&rest));
     assert!(expected.starts_with(head) && expected.ends_with(rows));
     assert!(fs::read(&parts).unwrap() == fs::read(&whole).unwrap(), "the states differ");
 
     // What was finished begins anew, and so does what is asked to.
     let again = stdout(&run(&parts, &[]).output().unwrap());
-    assert_eq!(again.lines().count(), 25);
+    assert_eq!(again.lines().count(), 17);
     let anew = stdout(&run(&parts, &["--from-start"]).output().unwrap());
-    assert_eq!(anew.lines().count(), 25);
+    assert_eq!(anew.lines().count(), 17);
 }
 
 #[test]
@@ -373,7 +398,7 @@ fn a_killed_adaptation_goes_on_where_it_was_saved_and_ends_with_the_same_bits() 
 fn a_closed_output_is_no_success_and_loses_no_state() {
     let temp = tempfile::tempdir().unwrap();
     let (images, state) = (array(temp.path(), 40), temp.path().join("state"));
-    let mut command = adapt(&["--images", &images, "--state", &text(&state)], 4);
+    let mut command = adapt_trained(&["--images", &images, "--state", &text(&state)], 4);
     let mut child = command.spawn().unwrap();
     let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(rows.by_ref().take(2).count(), 2);
@@ -382,7 +407,7 @@ fn a_closed_output_is_no_success_and_loses_no_state() {
     assert_eq!(output.status.code(), Some(128 + 13), "{}", stderr(&output));
     assert!(stderr(&output).contains("standard output was closed"), "{}", stderr(&output));
     assert!(state.exists());
-    let rest = adapt(&["--images", &images, "--state", &text(&state)], 4).output().unwrap();
+    let rest = adapt_trained(&["--images", &images, "--state", &text(&state)], 4).output().unwrap();
     assert!(stderr(&rest).contains("continues with image"), "{}", stderr(&rest));
     assert!(stdout(&rest).lines().count() < 41);
 }

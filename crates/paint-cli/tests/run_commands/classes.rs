@@ -7,7 +7,7 @@ use std::process::Output;
 use paint_data::dataset::CIFAR10_CLASSES;
 use serde_json::{Value, json};
 
-use crate::support::{paint, stderr, text, weights, write_arrays, write_folder};
+use crate::support::{paint, stderr, text, trained_weights as weights, write_arrays, write_folder};
 
 fn source(dataset: &str, data: &str, out: &Path, extra: &[&str]) -> Output {
     let mut command = paint();

@@ -9,8 +9,8 @@ use std::process::Output;
 use paint_data::NpyWriter;
 use serde_json::Value;
 
-use crate::adapt::{array, deployed};
-use crate::support::{paint, stderr, text, weights};
+use crate::adapt::{array, deployed, deployed_from, deployed_with};
+use crate::support::{paint, stderr, text, trained_weights, weights};
 
 fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{}", stderr(output));
@@ -36,17 +36,12 @@ fn black(folder: &Path, count: usize) -> String {
 fn images_come_in_a_random_order_that_the_seed_repeats_unless_their_own_is_asked_for() {
     let temp = tempfile::tempdir().unwrap();
     let images = array(temp.path(), 20);
-    let run = |extra: &[&str]| {
-        let mut command = deployed(&["--images", &images, "--method", "source"], 50);
-        command.args(extra).output().unwrap()
-    };
-    // `source` has no preset.
     let source = |extra: &[&str]| {
-        let mut command = paint();
-        command.args(["adapt", "--weights", &weights(), "--method", "source", "--images", &images]);
+        let mut command = deployed_with("source", &["--images", &images], 50);
         command.args(extra).output().unwrap()
     };
-    assert_eq!(run(&[]).status.code(), Some(2), "a preset that source does not have");
+    let preset = source(&["--set", "method.preset=paper_adam"]);
+    assert_eq!(preset.status.code(), Some(2), "a preset that source does not have");
     let (first, own) = (source(&[]), source(&["--in-order"]));
     assert!(stderr(&first).contains("random order (seed 0)"), "{}", stderr(&first));
     assert!(!stderr(&own).contains("random order"), "{}", stderr(&own));
@@ -92,7 +87,12 @@ fn a_killed_guarded_stream_of_single_images_goes_on_with_the_same_bits() {
     let temp = tempfile::tempdir().unwrap();
     let images = array(temp.path(), 40);
     let run = |state: &Path, extra: &[&str]| {
-        let mut command = deployed(&["--images", &images, "--state", &text(state)], 1);
+        let mut command = deployed_from(
+            &trained_weights(),
+            "paint",
+            &["--images", &images, "--state", &text(state)],
+            1,
+        );
         command.args(["--set", "stream.buffer=10", "--set", "guard.every=1"]);
         command.args(["--checkpoint-every", "7"]).args(extra).output().unwrap()
     };
@@ -102,7 +102,7 @@ fn a_killed_guarded_stream_of_single_images_goes_on_with_the_same_bits() {
     let shown =
         |output: &Output| stdout(output).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_paint"));
-    child.args(["adapt", "--weights", &weights(), "--set", "method.preset=paper_adam"]);
+    child.args(["adapt", "--weights", &trained_weights(), "--method", "paint"]);
     child.args(["--batch-size", "1", "--images", &images, "--state", &text(&parts)]);
     child.args(["--set", "stream.buffer=10", "--set", "guard.every=1", "--checkpoint-every", "7"]);
     child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
@@ -125,7 +125,9 @@ fn a_state_has_a_history_can_be_rolled_back_predicts_without_learning_and_gives_
         let mut command = deployed(&["--images", &images, "--state", &text(&state)], 25);
         command.args(extra).output().unwrap()
     };
-    stdout(&adapt(&["--keep", "2", "--checkpoint-every", "1"]));
+    // Under guard this network would learn nothing.
+    let bare = ["--no-guard", "--no-stream"];
+    stdout(&adapt(&[&bare[..], &["--keep", "2", "--checkpoint-every", "1"]].concat()));
     let command = |words: &[&str]| paint().arg("state").args(words).output().unwrap();
     let list = command(&["list", &text(&state), "--json"]);
     let versions: Vec<Value> = serde_json::from_str(&stdout(&list)).unwrap();
@@ -144,7 +146,7 @@ fn a_state_has_a_history_can_be_rolled_back_predicts_without_learning_and_gives_
     let export = command(&["export", &text(&state), "--weights", &weights(), "--out", &text(&out)]);
     assert!(export.status.success(), "{}", stderr(&export));
     let inspect = paint().args(["inspect", &text(&out)]).output().unwrap();
-    assert!(stdout(&inspect).contains("vit_tiny_patch4_32"), "{}", stdout(&inspect));
+    assert!(stdout(&inspect).contains("names           timm"), "{}", stdout(&inspect));
     let read = |path: &str| paint_nn::checkpoint::read(path).unwrap();
     let (adapted, plain) = (read(&text(&out)), read(&weights()));
     let changed =
@@ -159,6 +161,6 @@ fn a_state_has_a_history_can_be_rolled_back_predicts_without_learning_and_gives_
     assert!(stderr(&again).contains("fewer than 3 batches"), "{}", stderr(&again));
     assert_eq!(stdout(&command(&["list", &text(&state)])).lines().count(), 3);
     // A state that was saved under guard and stream is read without them, and the other way round.
-    stdout(&adapt(&["--no-guard", "--no-stream", "--from-start"]));
     stdout(&adapt(&["--from-start"]));
+    stdout(&adapt(&[&bare[..], &["--from-start"]].concat()));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::adapt::{adapt, array};
+use crate::adapt::{adapt_trained, array};
 use crate::support::{paint, stderr, text, write_arrays};
 use crate::{batches_logged, run_command, state, without_timing};
 
@@ -19,7 +19,7 @@ fn an_adaptation_that_a_signal_stops_keeps_its_batches_and_continues_to_the_same
     let temp = tempfile::tempdir().unwrap();
     let images = array(temp.path(), 32);
     let run = |state: &Path| {
-        let mut command = adapt(&["--images", &images, "--state", &text(state)], 4);
+        let mut command = adapt_trained(&["--images", &images, "--state", &text(state)], 4);
         command.args(["--checkpoint-every", "0"]);
         command
     };
@@ -47,7 +47,7 @@ fn an_adaptation_that_a_signal_stops_keeps_its_batches_and_continues_to_the_same
 fn a_second_signal_ends_at_once() {
     let temp = tempfile::tempdir().unwrap();
     let (images, state) = (array(temp.path(), 1000), temp.path().join("state"));
-    let mut command = adapt(&["--images", &images, "--state", &text(&state)], 1000);
+    let mut command = adapt_trained(&["--images", &images, "--state", &text(&state)], 1000);
     let mut child = command.spawn().unwrap();
     let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(rows.next().is_some(), "the head");
@@ -67,7 +67,7 @@ fn one_that_waits_for_names_is_stopped_too_and_one_that_ignores_a_signal_is_not(
     let image = paint_data::Image::new(32, 32, vec![99; 3072]).unwrap();
     image.write_png(fs::File::create(&photo).unwrap()).unwrap();
     let state = temp.path().join("state");
-    let inner = adapt(&["--list", "-", "--state", &text(&state)], 1);
+    let inner = adapt_trained(&["--list", "-", "--state", &text(&state)], 1);
     let mut shell = Command::new("sh");
     // As `nohup` does.
     shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(inner.get_program());

@@ -4,8 +4,13 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use paint_data::{Image, NpyWriter};
+use tempfile::TempDir;
+
+#[path = "../../../paint-serve/tests/serve/tiny.rs"]
+mod tiny;
 
 const SIDE: usize = 32;
 const COLUMNS: usize = 40;
@@ -15,8 +20,20 @@ pub(crate) fn asset(of: &str, name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("assets").join(name)
 }
 
-pub(crate) fn weights() -> String {
+/// The embedded model.
+pub(crate) fn trained_weights() -> String {
     text(&asset("paint-run", "vit_tiny_patch4_32_cifar10/model.safetensors"))
+}
+
+/// A network that costs nothing, where what it predicts does not matter.
+pub(crate) fn weights() -> String {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        tiny::weights(folder.path());
+        folder
+    });
+    text(&folder.path().join("tiny.safetensors"))
 }
 
 pub(crate) fn text(path: &Path) -> String {

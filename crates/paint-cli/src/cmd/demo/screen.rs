@@ -7,7 +7,7 @@ use paint_run::metric::Rate;
 
 use crate::message;
 
-/// The state of the screen. Both methods see a batch before the next one comes.
+/// The state of the screen. All methods see a batch before the next one comes.
 pub(super) struct Screen {
     methods: Vec<&'static str>,
     bar: ProgressBar,
@@ -80,7 +80,8 @@ impl Screen {
             .collect();
         let domain = self.domain_line(&batch.domain);
         self.bar.set_message(format!("so far {} | {domain}", running.join(", ")));
-        if let Some(prompt) = batch.prompt.filter(|prompt| prompt.allocated) {
+        let prompt = self.last.iter().flatten().find_map(|batch| batch.prompt);
+        if let Some(prompt) = prompt.filter(|prompt| prompt.allocated) {
             let likeness = prompt
                 .reliability
                 .map_or_else(|| "the first".into(), |r| format!("likeness {r:.2} to the nearest"));
