@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use paint_bench::grid::named;
 use paint_bench::report::html;
+use paint_data::scenario::BatchPlan;
 use paint_data::{Loader, ReadAhead, SampleRef};
 use paint_methods::Registry;
 use paint_run::experiment::{write_json, write_text};
@@ -37,7 +38,7 @@ const METHODS: [(&str, &[&str]); 3] = [
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Number of images per corruption, at most 1000
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     images: u16,
     /// Use all 1,000 images of each corruption
     #[arg(long, conflicts_with = "images")]
@@ -97,7 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let table = terminal(&demo.methods.iter().collect::<Vec<_>>(), rate);
         let images = experiments[0].config.scenario.limit.unwrap_or(1000);
         let what = format!("{} in %, severity 5, {images} images a domain", rate.name());
-        format!("{what}; the last domain is sorted by class\n{table}")
+        format!("{what}; the last domain is five times as long and sorted by class\n{table}")
     })
 }
 
@@ -119,19 +120,25 @@ fn config(args: &Args, method: &str, settings: &[&str]) -> paint_run::Result<Con
     draft.resolve()
 }
 
-/// Sorts the images of the last domain by class, as a folder for each class would give them.
+/// The last domain is five times as long and sorted by class, as a folder for each class would give it.
 fn sort_last(experiment: &mut Experiment) -> anyhow::Result<()> {
-    let batches = &mut experiment.stream.batches;
-    let Some(last) = batches.last().map(|batch| batch.segment) else { return Ok(()) };
-    let first = batches.partition_point(|batch| batch.segment < last);
-    let samples = batches[first..].iter().flat_map(|batch| batch.samples.iter().copied());
-    let label = |at: SampleRef| Ok((experiment.dataset.sample(at.domain, at.index)?.label, at));
-    let mut samples = samples.map(label).collect::<paint_data::Result<Vec<_>>>()?;
+    let Experiment { dataset, stream, config, .. } = experiment;
+    let Some(last) = stream.batches.last().cloned() else { return Ok(()) };
+    let Some(&SampleRef { domain, .. }) = last.samples.first() else { return Ok(()) };
+    let is_last = |batch: &BatchPlan| batch.segment == last.segment;
+    let count: usize =
+        stream.batches.iter().filter(|batch| is_last(batch)).map(|batch| batch.samples.len()).sum();
+    stream.batches.retain(|batch| !is_last(batch));
+    let label = |index| Ok((dataset.sample(domain, index)?.label, SampleRef { domain, index }));
+    let held = dataset.len(domain);
+    let samples = (0..(5 * count).min(held)).map(label);
+    let mut samples = samples.collect::<paint_data::Result<Vec<_>>>()?;
     samples.sort_by_key(|(label, _)| *label);
-    let mut samples = samples.into_iter().map(|(_, at)| at);
-    for batch in &mut batches[first..] {
-        batch.samples = samples.by_ref().take(batch.samples.len()).collect();
-    }
+    let samples: Vec<SampleRef> = samples.into_iter().map(|(_, at)| at).collect();
+    let batches = samples.chunks(config.scenario.batch_size);
+    stream
+        .batches
+        .extend(batches.map(|batch| BatchPlan { samples: batch.to_vec(), ..last.clone() }));
     Ok(())
 }
 
@@ -201,7 +208,7 @@ fn render(
     let Experiment { stream, config, .. } = &experiments[0];
     let intro = format!(
         "{} images of CIFAR-10 under fifteen corruptions of severity 5, one after the other, in batches of {}, \
-         without a label and without a reset. The images of the last corruption are sorted by class.",
+         without a label and without a reset. Those of the last corruption are sorted by class.",
         stream.num_samples(),
         config.scenario.batch_size,
     );
