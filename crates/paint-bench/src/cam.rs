@@ -1,12 +1,13 @@
 //! Activation maps (the paper's section "Visualization"): where a model looked when it decided.
 //!
-//! The gradient of one class's logit weighs the attention of every block: `relu(∂z_c/∂A ⊙ A)`, mean over heads, the row of the
-//! class token over the columns of the patches, mean over blocks, stretched to [0, 1] and enlarged to the image. Any method
-//! can be looked at: the attention is that of the last forward pass of its prediction, prompts and all, and the mean over
-//! its rows where a method looks at several views of the image at once.
+//! The gradient of one class's logit weighs the attention of every block: `relu(∂z_c/∂A ⊙ A)`, mean over heads, the
+//! row of the class token over the columns of the patches, mean over blocks, stretched to [0, 1] and enlarged to the
+//! image. Any method can be looked at: the attention is that of the last forward pass of its prediction, prompts and
+//! all, and the mean over its rows where a method looks at several views of the image at once.
 //!
 //! # Fidelity
-//! The paper says that gradients weigh the maps and that blocks are averaged; class, heads, the sign and the scale are ours.
+//! The paper says that gradients weigh the maps and that blocks are averaged; class, heads, the sign and the scale
+//! are ours.
 
 use paint_data::{Image, Sample, SampleRef};
 use paint_methods::Method;

@@ -1,8 +1,9 @@
 //! The grid of a benchmark: every variant of every method, on every order of the stream, with every seed.
 //!
-//! A [`Cell`] is one run. Its folder is named by the hash of everything that decides its numbers: a finished cell is never run
-//! again, whatever grid asks for it, and a cell of other settings is never taken for it. A killed grid continues where it was:
-//! finished cells are read, and one that was interrupted continues from its checkpoint with the same bits.
+//! A [`Cell`] is one run. Its folder is named by the hash of everything that decides its numbers: a finished cell is
+//! never run again, whatever grid asks for it, and a cell of other settings is never taken for it. A killed grid
+//! continues where it was: finished cells are read, and one that was interrupted continues from its checkpoint with
+//! the same bits.
 
 mod cell;
 mod cell_result;

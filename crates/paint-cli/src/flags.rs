@@ -1,6 +1,7 @@
 //! Flags that several commands share: declared once, so that a name, its type and its meaning are the same everywhere.
 //!
-//! Each flag is optional: what is not given comes from a document (`paint run --config`) or from the default in the help.
+//! Each flag is optional: what is not given comes from a document (`paint run --config`) or from the default in the
+//! help.
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
@@ -193,8 +194,8 @@ impl WrapFlags {
 }
 
 impl SetFlag {
-    /// Puts every assignment into the document of a run of one method. Settings of a method come last, because an assignment
-    /// may choose the method, and those of another method change nothing.
+    /// Puts every assignment into the document of a run of one method. Settings of a method come last, because an
+    /// assignment may choose the method, and those of another method change nothing.
     pub(crate) fn apply(&self, draft: &mut Draft) -> paint_run::Result<()> {
         let (settings, keys): (Vec<_>, Vec<_>) =
             self.assignments.iter().partition(|text| method_of(text).is_some());

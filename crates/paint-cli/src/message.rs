@@ -1,7 +1,8 @@
 //! Everything the program says on stderr.
 //!
-//! One place, for three reasons: a reader of stderr that went away must not end the work (`eprintln!` panics there), names of
-//! strangers' files and classes must not steer the terminal, and `-q` leaves nothing but warnings and errors.
+//! One place, for three reasons: a reader of stderr that went away must not end the work (`eprintln!` panics there),
+//! names of strangers' files and classes must not steer the terminal, and `-q` leaves nothing but warnings and
+//! errors.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};

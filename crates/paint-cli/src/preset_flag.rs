@@ -21,8 +21,8 @@ impl PresetFlag {
         self.paths.iter().map(|path| Preset::read(path)).collect()
     }
 
-    /// Puts the settings of the one method that runs into a document. Without a method, the file decides which one runs, or
-    /// else `usual`.
+    /// Puts the settings of the one method that runs into a document. Without a method, the file decides which one
+    /// runs, or else `usual`.
     pub(crate) fn apply(&self, draft: &mut Draft, usual: Option<&str>) -> anyhow::Result<()> {
         let presets = self.read()?;
         let given = draft.get("method.name").and_then(|name| name.as_str()).map(str::to_owned);

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP, for commands that can be continued: the first asks the command to stop where nothing is lost,
-//! the second ends it at once.
+//! SIGINT, SIGTERM and SIGHUP, for commands that can be continued: the first asks the command to stop where nothing
+//! is lost, the second ends it at once.
 
 use std::fmt;
 use std::io;
@@ -60,8 +60,8 @@ impl Signals {
     }
 }
 
-/// Whether whoever started this process wants a signal ignored, as `nohup` does. A system that does not say is taken to want
-/// none ignored.
+/// Whether whoever started this process wants a signal ignored, as `nohup` does. A system that does not say is taken
+/// to want none ignored.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -47,8 +47,8 @@ impl SourceArgs {
     }
 }
 
-/// Says what a user should know before the first batch: files that were skipped, and what the method prepares, which may take
-/// minutes.
+/// Says what a user should know before the first batch: files that were skipped, and what the method prepares, which
+/// may take minutes.
 pub(crate) fn announce(experiment: &Experiment) {
     for note in experiment.dataset.notes() {
         warning!("{note}");

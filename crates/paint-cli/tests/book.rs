@@ -32,7 +32,8 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// What the chapters take for granted: weights with their description, photographs, and some that lie in folders by class.
+/// What the chapters take for granted: weights with their description, photographs, and some that lie in folders by
+/// class.
 fn furnish(folder: &Path) {
     let assets = root().join("crates/paint-run/assets/vit_tiny_patch4_32_cifar10");
     for name in ["model.safetensors", "config.json"] {

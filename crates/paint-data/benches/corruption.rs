@@ -1,7 +1,8 @@
 //! Images per second and core of every corruption: severity 5, 224x224, ImageNet's table, one thread.
 //!
-//! `cargo bench -p paint-data --bench corruption -- [ROUNDS [IMAGE [NAME..]]]` prints the median and the least time of
-//! `ROUNDS` single images. `IMAGE` is a file of 224x224x3 bytes, or `-` for a synthetic picture; `NAME`s choose corruptions.
+//! `cargo bench -p paint-data --bench corruption -- [ROUNDS [IMAGE [NAME..]]]` prints the median and the least time
+//! of `ROUNDS` single images. `IMAGE` is a file of 224x224x3 bytes, or `-` for a synthetic picture; `NAME`s choose
+//! corruptions.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 

@@ -1,5 +1,6 @@
-//! Our pixels for `bench/compare_images.py`: reads `PATH [WIDTH HEIGHT FILTER]` lines, tab-separated, and writes for each
-//! the width and height (little-endian u32) and the RGB bytes; width 0 if the file was refused, with the reason on stderr.
+//! Our pixels for `bench/compare_images.py`: reads `PATH [WIDTH HEIGHT FILTER]` lines, tab-separated, and writes for
+//! each the width and height (little-endian u32) and the RGB bytes; width 0 if the file was refused, with the reason
+//! on stderr.
 
 use std::{
     error::Error,

@@ -81,8 +81,8 @@ impl Error {
         }
     }
 
-    /// Whether a single image is at fault, because it is damaged or breaks its decoder. A reader may skip it and go on with
-    /// the others.
+    /// Whether a single image is at fault, because it is damaged or breaks its decoder. A reader may skip it and go
+    /// on with the others.
     pub fn is_damaged_image(&self) -> bool {
         matches!(self, Self::Image { .. } | Self::Panic { .. })
     }

@@ -1,7 +1,7 @@
 //! Datasets, corruptions and streams: pixels and labels on the host.
 //!
-//! This crate sees neither tensors nor methods. An [`Image`] is 8-bit RGB; a [`Dataset`] gives random access to labelled
-//! images of several domains.
+//! This crate sees neither tensors nor methods. An [`Image`] is 8-bit RGB; a [`Dataset`] gives random access to
+//! labelled images of several domains.
 
 pub mod corruption;
 pub mod dataset;

@@ -1,8 +1,9 @@
 //! Decoded batches, read ahead by background threads.
 //!
-//! Threads take the samples of the stream one by one, in order, so even a single large batch is decoded in parallel; the
-//! thread that finishes the last sample of a batch assembles it. They never run more than a few batches ahead of the reader,
-//! which bounds the memory. Batches, and errors, leave in the order of the stream, whichever thread finishes first.
+//! Threads take the samples of the stream one by one, in order, so even a single large batch is decoded in parallel;
+//! the thread that finishes the last sample of a batch assembles it. They never run more than a few batches ahead of
+//! the reader, which bounds the memory. Batches, and errors, leave in the order of the stream, whichever thread
+//! finishes first.
 
 use std::{
     collections::VecDeque,
@@ -106,8 +107,8 @@ impl Loader {
         Self::start(dataset, stream, ahead, OnDamage::Stop)
     }
 
-    /// The same, but images that are [damaged](Error::is_damaged_image) are left out of their batch, which lists them. A
-    /// batch may be left without any image. Other errors are errors as before.
+    /// The same, but images that are [damaged](Error::is_damaged_image) are left out of their batch, which lists
+    /// them. A batch may be left without any image. Other errors are errors as before.
     pub fn skipping_damaged(dataset: Arc<dyn Dataset>, stream: Stream, ahead: ReadAhead) -> Self {
         Self::start(dataset, stream, ahead, OnDamage::Skip)
     }

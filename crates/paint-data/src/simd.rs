@@ -1,8 +1,8 @@
 //! Compilation of hot loops for the vector width of the CPU.
 
-/// Declares a function that is compiled several times and runs as compiled for the widest vector unit of the processor at
-/// hand. What it calls must be marked `#[inline(always)]` to be part of that. The results do not depend on the width, as
-/// nothing is fused or reordered.
+/// Declares a function that is compiled several times and runs as compiled for the widest vector unit of the
+/// processor at hand. What it calls must be marked `#[inline(always)]` to be part of that. The results do not depend
+/// on the width, as nothing is fused or reordered.
 macro_rules! wide {
     ($(#[$meta:meta])* $vis:vis fn $name:ident<$life:lifetime>($($arg:ident: $type:ty),* $(,)?) -> $output:ty $body:block) => {
         $(#[$meta])*

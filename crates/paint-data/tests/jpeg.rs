@@ -1,4 +1,5 @@
-//! JPEGs of every kind against libjpeg-turbo's pixels, to the bit, and damaged ones (`fixtures/make_jpegs.py` wrote them all).
+//! JPEGs of every kind against libjpeg-turbo's pixels, to the bit, and damaged ones (`fixtures/make_jpegs.py` wrote
+//! them all).
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -116,14 +117,15 @@ fn no_flipped_bits_make_the_decoder_panic() {
     }
 }
 
-/// A grey image of zeros: `data` bytes of one scan over the constant coefficients, in which a block takes one bit, or over
-/// a band of the others, in which it takes a part of one.
+/// A grey image of zeros: `data` bytes of one scan over the constant coefficients, in which a block takes one bit, or
+/// over a band of the others, in which it takes a part of one.
 fn flat(frame: u8, [width, height]: [u16; 2], band: [u8; 2], data: usize) -> Vec<u8> {
     let ([w1, w0], [h1, h0]) = (width.to_be_bytes(), height.to_be_bytes());
     let mut file = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
     file.extend([1; 64]);
     file.extend([0xff, frame, 0, 11, 8, h1, h0, w1, w0, 1, 1, 0x11, 0]);
-    // One code of one bit. Constant: no difference. Band: in the next 2^14 blocks and as many as 14 bits say there is nothing.
+    // One code of one bit. Constant: no difference. Band: in the next 2^14 blocks and as many as 14 bits say there is
+    // nothing.
     for (class, symbol) in [(0, 0), (0x10, if frame == 0xc2 { 0xe0 } else { 0 })] {
         file.extend([0xff, 0xc4, 0, 20, class, 1]);
         file.extend([0; 15]);

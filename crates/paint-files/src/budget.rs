@@ -4,8 +4,8 @@ use crate::Fault;
 
 /// The memory that one file may ask for.
 ///
-/// Half floats double, deflate and shared storages multiply, so the limit is a multiple of the file's size. A header that
-/// claims more is refused before anything is allocated for it.
+/// Half floats double, deflate and shared storages multiply, so the limit is a multiple of the file's size. A header
+/// that claims more is refused before anything is allocated for it.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,

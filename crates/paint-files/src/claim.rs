@@ -1,12 +1,12 @@
 //! A folder that one process at a time works in, or a file that one process at a time writes.
 //!
-//! Two runs in one folder would take each other's half-written files for leftovers. The folder itself is locked where the
-//! system allows it, so nothing is left behind. Windows locks no folders and NFS only files that are open for writing;
-//! there an empty file [`LOCK_FILE`] in the folder is locked instead, and stays. Where neither can be locked, the claim is
-//! refused: nothing would keep a second process out.
+//! Two runs in one folder would take each other's half-written files for leftovers. The folder itself is locked where
+//! the system allows it, so nothing is left behind. Windows locks no folders and NFS only files that are open for
+//! writing; there an empty file [`LOCK_FILE`] in the folder is locked instead, and stays. Where neither can be
+//! locked, the claim is refused: nothing would keep a second process out.
 //!
-//! A file cannot be locked itself, because each writing puts a new one in its place. A hidden file beside it is locked, and
-//! removed when the claim ends; one that a killed process left is in nobody's way.
+//! A file cannot be locked itself, because each writing puts a new one in its place. A hidden file beside it is
+//! locked, and removed when the claim ends; one that a killed process left is in nobody's way.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -36,8 +36,8 @@ pub struct FileClaim {
 
 impl Drop for FileClaim {
     fn drop(&mut self) {
-        // Removed while it is still locked: whoever opened it meanwhile finds that it is no longer there and opens another.
-        // Where that cannot be found out it stays.
+        // Removed while it is still locked: whoever opened it meanwhile finds that it is no longer there and opens
+        // another. Where that cannot be found out it stays.
         if cfg!(unix) {
             let _ = fs::remove_file(&self.lock);
         }
@@ -124,8 +124,8 @@ fn lock_file(
     Ok(handle)
 }
 
-/// Claims a file, whether or not it is there yet, waiting up to three seconds for another process to release it. A place
-/// where nothing can be written is refused.
+/// Claims a file, whether or not it is there yet, waiting up to three seconds for another process to release it. A
+/// place where nothing can be written is refused.
 pub fn claim_file(path: &Path) -> Result<FileClaim, ClaimError> {
     let unwritable = |source| ClaimError::Unwritable { source, path: path.to_owned() };
     let place = followed(path).map_err(unwritable)?;

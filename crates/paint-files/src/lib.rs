@@ -2,8 +2,8 @@
 //! arrays and archives [read](Source) at an offset ([`npy`], [`zip`]); names made [safe to print](printable), text read
 //! [up to a size](read_text).
 //!
-//! Datasets and networks both read and write files and do not see each other, so what they share is here. Files come from
-//! strangers: no reader allocates on a header's word or panics, and a [`Fault`] says what is wrong.
+//! Datasets and networks both read and write files and do not see each other, so what they share is here. Files come
+//! from strangers: no reader allocates on a header's word or panics, and a [`Fault`] says what is wrong.
 //!
 //! ```
 //! let folder = tempfile::tempdir()?;

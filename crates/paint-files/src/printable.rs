@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-/// `text` without anything a terminal would obey: control characters (escape sequences, newlines, tabs) and the marks that
-/// reorder characters are replaced by Rust's escapes, `\u{1b}` for example.
+/// `text` without anything a terminal would obey: control characters (escape sequences, newlines, tabs) and the marks
+/// that reorder characters are replaced by Rust's escapes, `\u{1b}` for example.
 ///
-/// Names of files, classes, arrays and domains come from strangers; every line that shows one to a user passes it through
-/// here. Text that needs no change is borrowed.
+/// Names of files, classes, arrays and domains come from strangers; every line that shows one to a user passes it
+/// through here. Text that needs no change is borrowed.
 ///
 /// ```
 /// assert_eq!(paint_files::printable("naïve \u{1b}[2Jcat\n"), r"naïve \u{1b}[2Jcat\n");
@@ -22,8 +22,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Control characters (C0, delete, C1), line separators, and the marks of direction, which can make a name read as another.
-/// Joiners stay: Persian, Indic scripts and emoji are written with them.
+/// Control characters (C0, delete, C1), line separators, and the marks of direction, which can make a name read as
+/// another. Joiners stay: Persian, Indic scripts and emoji are written with them.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

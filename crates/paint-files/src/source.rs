@@ -1,8 +1,8 @@
 //! Bytes that are read at an offset, by several threads at once.
 //!
-//! Files are not mapped: a mapped file that another program shortens ends this process with a signal, where a read is an
-//! error; a mapping needs `unsafe`; and mapped pages count as memory of the process, where a reader here holds one array at
-//! a time.
+//! Files are not mapped: a mapped file that another program shortens ends this process with a signal, where a read is
+//! an error; a mapping needs `unsafe`; and mapped pages count as memory of the process, where a reader here holds one
+//! array at a time.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

@@ -7,7 +7,8 @@ use std::path::Path;
 /// The longest text that is read whole: far above any configuration, protocol or summary, far below a memory.
 pub const LONGEST_TEXT: u64 = 64 << 20;
 
-/// The text of a file. One that has no end (`/dev/zero`), or one above [`LONGEST_TEXT`], is an error and not a full memory.
+/// The text of a file. One that has no end (`/dev/zero`), or one above [`LONGEST_TEXT`], is an error and not a full
+/// memory.
 pub fn read_text(path: &Path) -> io::Result<String> {
     read_at_most(path, LONGEST_TEXT)
 }

@@ -5,14 +5,16 @@
 //! 3. renamed to the name of the target;
 //! 4. the folder is flushed, so that the new name survives a power cut too.
 //!
-//! A process that is killed before step 3 leaves its temporary file behind, which [`remove_leftovers`] recognises by its name.
+//! A process that is killed before step 3 leaves its temporary file behind, which [`remove_leftovers`] recognises by
+//! its name.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes a file whole or not at all; what is there before stays if anything fails. The new file has the mode of the old one.
+/// Writes a file whole or not at all; what is there before stays if anything fails. The new file has the mode of the
+/// old one.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -24,8 +26,8 @@ pub fn write_atomically(
     flush_folder(folder_of(path))
 }
 
-/// The same without waiting for the disk (steps 2 and 4), for files by the million that can be made again: whole after a
-/// kill or on a full disk, but not after a power cut.
+/// The same without waiting for the disk (steps 2 and 4), for files by the million that can be made again: whole
+/// after a kill or on a full disk, but not after a power cut.
 pub fn write_unflushed(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,

@@ -89,8 +89,8 @@ impl Archive {
         checked().map_err(|fault: Fault| fault.in_array(&entry.name))
     }
 
-    /// The same without a pass over a stored entry, for arrays that are larger than what will be read of them. Its checksum
-    /// is not compared; that of an unpacked one is.
+    /// The same without a pass over a stored entry, for arrays that are larger than what will be read of them. Its
+    /// checksum is not compared; that of an unpacked one is.
     pub fn content_unchecked(&self, entry: &Entry, budget: &mut Budget) -> Result<Source, Fault> {
         match entry.method {
             Method::Stored => {

@@ -1,8 +1,8 @@
 //! Eigenvalues and eigenvectors of small symmetric matrices: Householder's reflections make a matrix tridiagonal, and
 //! implicitly shifted QL rotations make that diagonal.
 //!
-//! Vectors are rows, so that every inner loop runs along memory. Only sums, products and square roots are used: the same
-//! bits on every machine.
+//! Vectors are rows, so that every inner loop runs along memory. Only sums, products and square roots are used: the
+//! same bits on every machine.
 
 /// Rotations of one eigenvalue after which it counts as found; two are usual.
 const ROUNDS: usize = 50;

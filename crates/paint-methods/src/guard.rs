@@ -11,18 +11,18 @@
 //!    a stream sorted by class raises no alarm.
 //! 4. Where they say that the model is broken, the method goes back to its last good snapshot; where that happens again
 //!    and again, it is frozen for a while and starts again.
-//! 5. The answer to a step is the adapted model's, unless the step was undone. In two cases it has to be earned: while the
-//!    frozen model's predictions come in runs of one class (`stream/prior.rs`), or are of few classes with no estimated gain;
-//!    and where images are predicted without a step. Then the frozen model answers unless the adapted one has gained
-//!    enough by its estimate, in the last steps and on the batch itself; and even so where the frozen model is sure, or
-//!    everywhere where `φ` is large. Methods are made for mixed classes, and a model that has adapted to one domain may
-//!    meet another.
+//! 5. The answer to a step is the adapted model's, unless the step was undone. In two cases it has to be earned:
+//!    while the frozen model's predictions come in runs of one class (`stream/prior.rs`), or are of few classes with
+//!    no estimated gain; and where images are predicted without a step. Then the frozen model answers unless the
+//!    adapted one has gained enough by its estimate, in the last steps and on the batch itself; and even so where the
+//!    frozen model is sure, or everywhere where `φ` is large. Methods are made for mixed classes, and a model that
+//!    has adapted to one domain may meet another.
 //!
-//! The estimated accuracy of both models (`estimate.rs`) has a say in that, and in one more question: where most of what the
-//! frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?
+//! The estimated accuracy of both models (`estimate.rs`) has a say in that, and in one more question: where most of
+//! what the frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?
 //!
-//! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for such a
-//! method points 1, 3 and 5 are left out.
+//! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for
+//! such a method points 1, 3 and 5 are left out.
 
 mod config;
 mod estimate;

@@ -1,9 +1,9 @@
 //! What a transformer's tokens are like on clean images: the reference of the methods that align to it.
 //!
-//! Letters: `D` width, `r` the rank of the kept covariance, `n_s` images. For every block, over clean images: the mean and
-//! variance of the class token; of the patches mean `μ_s` and variance, the variance `C` between images of an image's mean, and the
-//! `r` leading eigenvectors `U` (rows) and deviations `λ^½` of the covariance. For the key of a domain (see
-//! [`key_of`]), and for the features that the classifier reads, mean and deviation between images.
+//! Letters: `D` width, `r` the rank of the kept covariance, `n_s` images. For every block, over clean images: the
+//! mean and variance of the class token; of the patches mean `μ_s` and variance, the variance `C` between images of
+//! an image's mean, and the `r` leading eigenvectors `U` (rows) and deviations `λ^½` of the covariance. For the key
+//! of a domain (see [`key_of`]), and for the features that the classifier reads, mean and deviation between images.
 
 mod collect;
 mod file;
@@ -127,8 +127,8 @@ impl SourceStatistics {
     }
 }
 
-/// What tells domains apart: for each image the mean and the log variance of every channel over its tokens, `[B, N, D]` →
-/// `B` rows of `2 D`.
+/// What tells domains apart: for each image the mean and the log variance of every channel over its tokens,
+/// `[B, N, D]` → `B` rows of `2 D`.
 pub(crate) fn key_of(tokens: &Tensor) -> paint_nn::Result<Vec<Vec<f32>>> {
     let [b, _, d] = tokens.dims3("tokens")?;
     let mean = tokens.mean(1)?; // [B, D]

@@ -8,8 +8,8 @@
 //!    method makes one step on them. A network whose batch norms use the batch sees a single image together with the
 //!    images before it.
 //! 3. A test for class correlation looks at the predictions (`prior.rs`). While it holds, the method learns from a
-//!    class-balanced memory in place of the stream, or not at all while that memory or the last hundreds of predictions have
-//!    too few classes,
+//!    class-balanced memory in place of the stream, or not at all while that memory or the last hundreds of
+//!    predictions have too few classes,
 //! 4. and, with [`Config::prior`], predictions become `z/T + w ln(K π)`, with `π` the shares of the classes among the
 //!    last `B` images by expectation and maximisation; `w` grows with the share of neighbours of one class beyond
 //!    chance, and is 1 from 0.3 on.
@@ -49,9 +49,9 @@ pub struct Config {
     pub buffer: usize,
     /// Images of the class-balanced memory. Default: 64.
     pub memory: usize,
-    /// Whether predictions of a class-correlated stream are corrected for its classes. Default: no. It pays where a class
-    /// comes in runs longer than the buffer, and costs where runs are shorter: the frozen embedded model gained 4.4 points
-    /// on held-out corruptions sorted by class, and lost 2.6 where 250 images were spread over ten slots.
+    /// Whether predictions of a class-correlated stream are corrected for its classes. Default: no. It pays where a
+    /// class comes in runs longer than the buffer, and costs where runs are shorter: the frozen embedded model gained
+    /// 4.4 points on held-out corruptions sorted by class, and lost 2.6 where 250 images were spread over ten slots.
     pub prior: bool,
 }
 

@@ -111,8 +111,8 @@ fn ten_steps(name: &str, changed: &toml::Table, retrievals: usize, tolerance: f6
     let mut settings = toml! { preset = name };
     settings.extend(changed.clone());
     let config = Config::read(&settings).unwrap();
-    // A new Adam moves an element by `lr * sign(gradient)`. Where a gradient is zero but for rounding, another kernel may
-    // give it the other sign: two such elements per parameter are allowed (AMX and an H200 show one).
+    // A new Adam moves an element by `lr * sign(gradient)`. Where a gradient is zero but for rounding, another kernel
+    // may give it the other sign: two such elements per parameter are allowed (AMX and an H200 show one).
     let flips = match config.optimizer {
         OptimizerKind::AdamPerBatch => 2.0 * 2.0 * config.lr_blocks,
         OptimizerKind::Sgd => 0.0,

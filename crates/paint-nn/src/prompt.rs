@@ -17,7 +17,8 @@
 //!   [`Reliability`]).
 //! - The paper moves the key once per batch, the code at every forward pass; the caller decides.
 //! - Ties in the vote go to the lowest index; the code leaves them open.
-//! - `η` may be measured in the batch's likeness to itself, in place of a cosine that suits one model (ours, [`Scale`]).
+//! - `η` may be measured in the batch's likeness to itself, in place of a cosine that suits one model (ours,
+//!   [`Scale`]).
 //! - The code fails at the sixteenth prompt. This memory grows or, with a `capacity`, merges the two prompts with the
 //!   nearest keys (ours).
 

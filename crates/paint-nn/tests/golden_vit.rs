@@ -1,8 +1,8 @@
 //! The ViT, its gradients and the optimizers against timm and PyTorch (`fixtures/make_vit.py`).
 //!
-//! Images are 16x24, so that a transposed axis shows. `gap` is `max|a − b| / max|b|` over a tensor, as in the fixtures'
-//! own float32-to-float64 comparison (below 3e-6 for every kind of key). What was measured is the largest gap of the AMX,
-//! AVX-512 and portable kernels; tolerances are about five times that.
+//! Images are 16x24, so that a transposed axis shows. `gap` is `max|a − b| / max|b|` over a tensor, as in the
+//! fixtures' own float32-to-float64 comparison (below 3e-6 for every kind of key). What was measured is the largest
+//! gap of the AMX, AVX-512 and portable kernels; tolerances are about five times that.
 
 #![expect(clippy::unwrap_used, reason = "a golden file that cannot be read is a failed test")]
 

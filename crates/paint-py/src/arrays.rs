@@ -1,5 +1,5 @@
-//! numpy arrays in and out. What comes in is copied once, into the memory that the model reads, while the interpreter lock
-//! keeps others from writing to it; what goes out is handed over without a copy.
+//! numpy arrays in and out. What comes in is copied once, into the memory that the model reads, while the interpreter
+//! lock keeps others from writing to it; what goes out is handed over without a copy.
 
 use numpy::ndarray::{ArrayD, IxDyn};
 use numpy::{

@@ -1,7 +1,8 @@
 //! The native part of the Python package `paint_tta`: what `paint-tta` and the command line offer, for Python values.
 //!
-//! It is thin. Arrays are numpy's; documents and reports cross as dictionaries; errors become exceptions with the messages
-//! of the library. Whatever takes time runs without the interpreter lock. `python/paint_tta` holds what people import.
+//! It is thin. Arrays are numpy's; documents and reports cross as dictionaries; errors become exceptions with the
+//! messages of the library. Whatever takes time runs without the interpreter lock. `python/paint_tta` holds what
+//! people import.
 
 #![expect(clippy::needless_pass_by_value, reason = "PyO3 extracts arguments by value")]
 

@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 /// How long Ctrl-C may go unnoticed.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Runs `work` on a thread of its own, without the interpreter lock. Where Python has a signal to report meanwhile, such as
-/// Ctrl-C, the flag that `work` looks at is set, its end is awaited, and the signal's exception raised.
+/// Runs `work` on a thread of its own, without the interpreter lock. Where Python has a signal to report meanwhile,
+/// such as Ctrl-C, the flag that `work` looks at is set, its end is awaited, and the signal's exception raised.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Arc<AtomicBool>) -> PyResult<T> + Send,

@@ -1,7 +1,7 @@
 //! Seeded generators, derived by purpose.
 //!
-//! Every random draw of a run comes from one [`Seed`] and names its purpose. Two purposes never share a stream, so adding a
-//! draw in one place changes no draw in another.
+//! Every random draw of a run comes from one [`Seed`] and names its purpose. Two purposes never share a stream, so
+//! adding a draw in one place changes no draw in another.
 //!
 //! ```
 //! use paint_rng::Seed;

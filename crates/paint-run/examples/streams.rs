@@ -1,11 +1,13 @@
-//! Methods on streams that no laboratory has: single images, classes in order, pure noise, one class, one image, darkness.
-//! Prints accuracy on the stream and on clean images afterwards, beside the frozen model's, and what a guard estimated.
+//! Methods on streams that no laboratory has: single images, classes in order, pure noise, one class, one image,
+//! darkness. Prints accuracy on the stream and on clean images afterwards, beside the frozen model's, and what a
+//! guard estimated.
 //!
 //! The embedded model and images; four corruptions that no benchmark uses, severity 5.
 //!
 //! `cargo run -p paint-run --example streams -- tent,paint iid1,sorted 200 guard={} stream={}`
 //!
-//! The number is that of images per corruption, or of batches of fifty for `noise`, `black`, `one_image` and `one_class`.
+//! The number is that of images per corruption, or of batches of fifty for `noise`, `black`, `one_image` and
+//! `one_class`.
 
 use paint_data::{Dataset, SampleRef, scenario};
 use paint_methods::Method;

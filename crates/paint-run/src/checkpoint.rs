@@ -1,9 +1,9 @@
 //! A run on disk: stop after any batch, continue with the same bits.
 //!
-//! The state of the method goes through [`paint_nn::state::file`], with the metrics so far, the position in the stream and
-//! the resolved configuration beside it. The file is written beside its place, flushed and renamed, so that a crash or a
-//! full disk leaves the one before it whole. Random draws need no state of their own: each derives from the seed and the
-//! place of the draw.
+//! The state of the method goes through [`paint_nn::state::file`], with the metrics so far, the position in the
+//! stream and the resolved configuration beside it. The file is written beside its place, flushed and renamed, so
+//! that a crash or a full disk leaves the one before it whole. Random draws need no state of their own: each derives
+//! from the seed and the place of the draw.
 
 use std::path::Path;
 
@@ -57,8 +57,8 @@ pub struct Stopped {
     progress: Progress,
 }
 
-/// Reads the run of `task` that stopped at `path`. One of another configuration is refused with the first key that differs,
-/// and one of other images too.
+/// Reads the run of `task` that stopped at `path`. One of another configuration is refused with the first key that
+/// differs, and one of other images too.
 pub fn read(path: &Path, task: Task<'_>, subject: Subject<'_>, device: &Device) -> Result<Stopped> {
     let refuse =
         |expected: String, found: String| Error::Checkpoint { expected, found, path: path.into() };

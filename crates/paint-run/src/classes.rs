@@ -36,8 +36,8 @@ pub(crate) fn check(options: &Options, info: &Info, num_classes: usize) -> Resul
     check_names(options, info, num_classes)
 }
 
-/// Refuses names of classes that are not as many as a model's own, and fewer named folders than it has classes, whose place
-/// among them nobody tells. As many as it has are in alphabetical order, as is usual.
+/// Refuses names of classes that are not as many as a model's own, and fewer named folders than it has classes, whose
+/// place among them nobody tells. As many as it has are in alphabetical order, as is usual.
 pub(crate) fn check_names(options: &Options, info: &Info, num_classes: usize) -> Result<()> {
     let Some(names) = info.class_names.as_ref().filter(|names| names.len() != num_classes) else {
         return Ok(());

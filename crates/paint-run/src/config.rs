@@ -87,8 +87,8 @@ pub struct Source {
     pub seed: Option<u64>,
 }
 
-/// Weights, and what the files beside them leave open: the same table in the configuration of a run, which says where the
-/// file is, and in a protocol, which says what the weights are called.
+/// Weights, and what the files beside them leave open: the same table in the configuration of a run, which says where
+/// the file is, and in a protocol, which says what the weights are called.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Model {

@@ -84,8 +84,8 @@ impl Config {
         config::leaves(&text)
     }
 
-    /// The device, opened. A method that is not known and settings that it refuses are reported first: nothing large has
-    /// been read yet.
+    /// The device, opened. A method that is not known and settings that it refuses are reported first: nothing large
+    /// has been read yet.
     pub(crate) fn check(&self, methods: &Registry) -> Result<Device> {
         if self.method.name != AUTO {
             methods.find(&self.method.name)?.resolve(&self.method.settings)?;
@@ -98,8 +98,8 @@ impl Config {
 /// In place of a method's name: the one that does best with the network at hand.
 pub const AUTO: &str = "auto";
 
-/// keel, which was best wherever it could be measured (results/keel.md); PAINT on a transformer without source statistics,
-/// where keel has little to go by.
+/// keel, which was best wherever it could be measured (results/keel.md); PAINT on a transformer without source
+/// statistics, where keel has little to go by.
 fn best_for(model: &dyn Backbone, weights: &Path) -> &'static str {
     let has_statistics =
         weights == Path::new(embedded::NAME) || model::statistics_path(weights).is_file();

@@ -1,7 +1,7 @@
 //! Names from strangers (rows, domains, classes, files), made harmless: one function for each format that is written.
 //!
-//! All begin with [`printable`]: no file carries what a terminal would obey, and no name ends a line that it stands in. What is
-//! left is put so that the format shows it and does not act on it.
+//! All begin with [`printable`]: no file carries what a terminal would obey, and no name ends a line that it stands
+//! in. What is left is put so that the format shows it and does not act on it.
 
 use paint_files::printable;
 

@@ -27,8 +27,8 @@ struct Line {
 const LONGEST_LINE: u64 = 1 << 20;
 
 impl EventLog {
-    /// The log of a run that stands at batch `position`. What an interrupted run wrote beyond its last checkpoint is cut
-    /// off, because those batches will be run again.
+    /// The log of a run that stands at batch `position`. What an interrupted run wrote beyond its last checkpoint is
+    /// cut off, because those batches will be run again.
     pub fn open(path: &Path, position: usize) -> Result<Self> {
         let open = || {
             let kept = if position > 0 { happened(path, position)? } else { 0 };

@@ -10,8 +10,8 @@ use crate::Result;
 /// Images of a domain that a glimpse takes in.
 const GLIMPSED: usize = 64;
 
-/// Twelve digits over the order of a stream, its labels, and some images of each domain, spread evenly: quick, and other for
-/// nearly any other data.
+/// Twelve digits over the order of a stream, its labels, and some images of each domain, spread evenly: quick, and
+/// other for nearly any other data.
 pub fn glimpse(data: &dyn Dataset, stream: &Stream) -> Result<String> {
     let mut order = Sha256::new();
     let mut taken: Vec<Vec<usize>> = vec![Vec::new(); data.domains().len()];

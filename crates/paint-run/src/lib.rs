@@ -1,5 +1,5 @@
-//! Configured runs: streams through methods, metrics, resumable state. And [`Session`]s, which adapt to unlabelled images and
-//! measure nothing.
+//! Configured runs: streams through methods, metrics, resumable state. And [`Session`]s, which adapt to unlabelled
+//! images and measure nothing.
 //!
 //! A [`Config`] says everything; a [`Runner`] feeds batches to a method and is, beside [`probe`], the only place where
 //! labels meet predictions; [`Observer`]s are told what happens; [`checkpoint`] lets a run stop after any batch and

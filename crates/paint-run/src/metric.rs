@@ -1,8 +1,9 @@
 //! What is measured, per visit of a domain, per domain and overall.
 //!
-//! Everything is counted from logits on the host, in double precision and in the order of the stream, so that a run that
-//! was stopped and continued gives the same numbers. Expected calibration error uses [`ECE_BINS`] bins of equal width over
-//! the confidence (the largest probability): `ECE = Σ_b n_b/n |acc_b − conf_b|`, bin `b` being `(b/15, (b+1)/15]`.
+//! Everything is counted from logits on the host, in double precision and in the order of the stream, so that a run
+//! that was stopped and continued gives the same numbers. Expected calibration error uses [`ECE_BINS`] bins of equal
+//! width over the confidence (the largest probability): `ECE = Σ_b n_b/n |acc_b − conf_b|`, bin `b` being
+//! `(b/15, (b+1)/15]`.
 
 mod glance;
 mod matching;

@@ -29,8 +29,8 @@ struct Opened {
     arrays: Checkpoint,
 }
 
-/// Reads the weights of `config` and builds their model on `device`; writes the fingerprint of the file, or refuses a file
-/// that has another one, and the preprocessing into `config`.
+/// Reads the weights of `config` and builds their model on `device`; writes the fingerprint of the file, or refuses a
+/// file that has another one, and the preprocessing into `config`.
 pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     let weights = &config.weights;
     let Opened { sha256, beside, preprocess, arrays } = if weights == Path::new(embedded::NAME) {

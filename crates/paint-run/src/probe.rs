@@ -1,7 +1,9 @@
-//! What adaptation does to what the model knew before: after every visit the present state predicts the clean source images
-//! again, and the domains visited so far. Predicting changes nothing, so the stream goes on as if nobody had looked.
+//! What adaptation does to what the model knew before: after every visit the present state predicts the clean source
+//! images again, and the domains visited so far. Predicting changes nothing, so the stream goes on as if nobody had
+//! looked.
 //!
-//! The other way of the field (EATA), clean images as visits of their own with adaptation left on, is a `custom` scenario.
+//! The other way of the field (EATA), clean images as visits of their own with adaptation left on, is a `custom`
+//! scenario.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Adaptation as it is deployed: unlabelled images in, predictions out, and what is learnt in a file.
 //!
 //! A [`Session`] holds a method and, if asked for, the file its state is kept in: claimed, so that no second process
-//! overwrites it; sealed, so that damage is noticed; saved every so many batches, and whole after a crash. It takes images as
-//! they come ([`Session::adapt`]), or reads a whole list ([`Session::read`]), where it skips damaged files, stops when told
-//! to, and goes on where an earlier process stopped.
+//! overwrites it; sealed, so that damage is noticed; saved every so many batches, and whole after a crash. It takes
+//! images as they come ([`Session::adapt`]), or reads a whole list ([`Session::read`]), where it skips damaged files,
+//! stops when told to, and goes on where an earlier process stopped.
 //!
 //! ```no_run
 //! use paint_run::config::{Method, Model};
@@ -113,9 +113,10 @@ impl Session {
         })
     }
 
-    /// A session that keeps what it learns in a file, and begins with what is in it. The file is written every `save_every`
-    /// batches; 0 leaves that to [`Self::save`]. Before anything takes its time, the file is claimed and read: another process
-    /// that uses it, a place that cannot be written, damage, and a state of other weights or another method are errors.
+    /// A session that keeps what it learns in a file, and begins with what is in it. The file is written every
+    /// `save_every` batches; 0 leaves that to [`Self::save`]. Before anything takes its time, the file is claimed and
+    /// read: another process that uses it, a place that cannot be written, damage, and a state of other weights or
+    /// another method are errors.
     pub fn with_state(
         deployment: impl Into<Arc<Deployment>>,
         path: impl AsRef<Path>,
@@ -205,8 +206,8 @@ impl Session {
         Ok(())
     }
 
-    /// Writes the state to its file, if the session has one and something has changed, and says whether it did. The file is
-    /// replaced as a whole.
+    /// Writes the state to its file, if the session has one and something has changed, and says whether it did. The
+    /// file is replaced as a whole.
     pub fn save(&mut self) -> Result<bool> {
         let Some(store) = self.store.as_ref().filter(|_| self.unsaved > 0 && !self.is_broken)
         else {

@@ -38,8 +38,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// What `config` names. `classes` are those that compete, as places in the model's output; a labelled image of another
-    /// class is left out.
+    /// What `config` names. `classes` are those that compete, as places in the model's output; a labelled image of
+    /// another class is left out.
     pub fn open(config: &Source, spec: &Spec, classes: Option<&[usize]>) -> Result<Self> {
         let refuse = |expected: String, found: String| {
             Err(Error::Source { expected, found, path: config.path.clone() })

@@ -1,5 +1,5 @@
-//! An open-loop client: requests leave at random moments of a given rate, whether or not the server keeps up, and a time
-//! counts from the moment at which its request was due.
+//! An open-loop client: requests leave at random moments of a given rate, whether or not the server keeps up, and a
+//! time counts from the moment at which its request was due.
 //!
 //! ```sh
 //! cargo run --release -p paint-serve --example load -- 127.0.0.1:8000 --rate 20 --batch 1 --streams 8 --seconds 20

@@ -1,7 +1,8 @@
 //! Where answers are computed: two threads of their own, each behind a bounded queue.
 //!
-//! One predicts with what was published; the other owns the states, takes steps, saves and restores. A prediction reads a
-//! [`Predictor`](paint_methods::Predictor), so it does not wait for a step. A full queue refuses; nothing waits for room.
+//! One predicts with what was published; the other owns the states, takes steps, saves and restores. A prediction
+//! reads a [`Predictor`](paint_methods::Predictor), so it does not wait for a step. A full queue refuses; nothing
+//! waits for room.
 
 mod held;
 mod job;

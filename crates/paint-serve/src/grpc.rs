@@ -1,7 +1,7 @@
 //! The Open Inference Protocol over gRPC: six unary calls, translated to and from the form that HTTP has.
 //!
-//! A call is one length-prefixed message in a body of HTTP/2, an answer one more and a status in the trailers; that is all
-//! of gRPC that is needed here, so no framework is.
+//! A call is one length-prefixed message in a body of HTTP/2, an answer one more and a status in the trailers; that
+//! is all of gRPC that is needed here, so no framework is.
 
 mod messages;
 mod translate;

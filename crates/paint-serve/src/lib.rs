@@ -1,7 +1,8 @@
 //! A model server that adapts while it serves.
 //!
-//! Clients speak the Open Inference Protocol, version 2. A sequence id is a stream: it has a state of its own, which learns
-//! from the images that the stream sends, is guarded, saved and restored. Beside it lies a page for the people who run it.
+//! Clients speak the Open Inference Protocol, version 2. A sequence id is a stream: it has a state of its own, which
+//! learns from the images that the stream sends, is guarded, saved and restored. Beside it lies a page for the people
+//! who run it.
 //!
 //! ```no_run
 //! use std::sync::Arc;

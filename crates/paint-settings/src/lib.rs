@@ -1,8 +1,9 @@
 //! Settings that describe themselves.
 //!
 //! A struct declared with [`settings!`] is read and written by serde, refuses unknown keys, and knows the name,
-//! meaning and range of each of its keys: the meaning is the doc comment, the range stands beside it. What `paint
-//! explain` prints, what [`check`] refuses and where `paint tune` looks for better values come from that one declaration.
+//! meaning and range of each of its keys: the meaning is the doc comment, the range stands beside it. What
+//! `paint explain` prints, what [`check`] refuses and where `paint tune` looks for better values come from that one
+//! declaration.
 //!
 //! ```
 //! use paint_settings::{Describe as _, at_least, between, check, choice, logarithmic, settings};

@@ -1,8 +1,8 @@
 //! What one look at a training image is like: drawn here, done on the device ([`paint_tensor::Images`]).
 //!
-//! Geometry (crop, flip, rotation) and colour alone: no noise, blur or weather, because a model trained on what adaptation
-//! is measured on would make the benchmark meaningless. Brightness, contrast and saturation are among the corruptions too; no
-//! preset jitters them, and the grey images of one are all that it does to saturation.
+//! Geometry (crop, flip, rotation) and colour alone: no noise, blur or weather, because a model trained on what
+//! adaptation is measured on would make the benchmark meaningless. Brightness, contrast and saturation are among the
+//! corruptions too; no preset jitters them, and the grey images of one are all that it does to saturation.
 
 use paint_rng::Rng;
 use paint_settings::{above_to, between, choice, settings};

@@ -1,6 +1,7 @@
 //! One batch of a training, as drawn: which images, how they look, how they are mixed, what the network should say.
 //!
-//! Everything derives from (seed, epoch, place in the epoch): a training that is continued draws what it would have drawn.
+//! Everything derives from (seed, epoch, place in the epoch): a training that is continued draws what it would have
+//! drawn.
 
 use paint_rng::Seed;
 use paint_tensor::Draw;

@@ -1,9 +1,9 @@
 //! A training on disk: everything needed to continue with the same bits.
 //!
-//! The state holds weights, moments, averages and running statistics, and beside them the history, the sums of the epoch
-//! that has begun and the [`Identity`]. It goes through [`paint_nn::state::file`], so a training that is killed at any
-//! moment leaves the file before it whole, and damage is noticed. Draws need no state: each derives from the seed and its
-//! place.
+//! The state holds weights, moments, averages and running statistics, and beside them the history, the sums of the
+//! epoch that has begun and the [`Identity`]. It goes through [`paint_nn::state::file`], so a training that is killed
+//! at any moment leaves the file before it whole, and damage is noticed. Draws need no state: each derives from the
+//! seed and its place.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Stochastic depth (Huang et al. 2016): in training a residual branch is left out for some samples.
 //!
-//! The rate grows from 0 at the first block to `rate` at the last; a branch that stays is scaled by one over its chance to
-//! stay, so that its mean is what it is without. One small upload a step brings the factors of all blocks.
+//! The rate grows from 0 at the first block to `rate` at the last; a branch that stays is scaled by one over its
+//! chance to stay, so that its mean is what it is without. One small upload a step brings the factors of all blocks.
 
 use paint_rng::Rng;
 use paint_tensor::{Device, Tensor};

@@ -91,8 +91,8 @@ fn config(model: &dyn Backbone, about: &About<'_>) -> Value {
     config
 }
 
-/// The arguments that make this network of any plain ViT of timm, such as `vit_tiny_patch16_224`: all its sizes, because not
-/// each of our names is one of timm's.
+/// The arguments that make this network of any plain ViT of timm, such as `vit_tiny_patch16_224`: all its sizes,
+/// because not each of our names is one of timm's.
 fn model_args(vit: &VitConfig) -> Value {
     json!({
         "img_size": vit.image_size,

@@ -1,8 +1,8 @@
 //! Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019), drawn anew for every sample, and the targets that follow.
 //!
-//! Symbols: `λ` the share of the first image, `ε` the label smoothing, `C` classes. Mixup: `x = λ a + (1 − λ) b`. CutMix: a
-//! rectangle of `1 − λ` of the area, centred anywhere and cut at the border, shows `b`; `λ` is then what is left of `a`.
-//! Target: `λ s(a) + (1 − λ) s(b)` with `s(y)_c = (1 − ε) [c = y] + ε / C`.
+//! Symbols: `λ` the share of the first image, `ε` the label smoothing, `C` classes. Mixup: `x = λ a + (1 − λ) b`.
+//! CutMix: a rectangle of `1 − λ` of the area, centred anywhere and cut at the border, shows `b`; `λ` is then what is
+//! left of `a`. Target: `λ s(a) + (1 − λ) s(b)` with `s(y)_c = (1 − ε) [c = y] + ε / C`.
 
 use paint_rng::Rng;
 use paint_settings::{between, settings};

@@ -1,4 +1,5 @@
-//! What training remembers of each parameter, and its step: clipping, update and moving average in one pass on the device.
+//! What training remembers of each parameter, and its step: clipping, update and moving average in one pass on the
+//! device.
 
 use paint_nn::params::{ParamId, Params, Slot};
 use paint_tensor::{Gradients, StepParam, StepRule, Tensor, TrainingStep};
@@ -43,7 +44,8 @@ impl Optimizer {
         Ok(Self { recipe: recipe.clone(), memory })
     }
 
-    /// The decay of the moving average at step `t` (from 1): young averages forget faster, as they began at drawn weights.
+    /// The decay of the moving average at step `t` (from 1): young averages forget faster, as they began at drawn
+    /// weights.
     pub(crate) fn average_decay(&self, t: usize) -> f64 {
         self.recipe.average.min((1.0 + t as f64) / (10.0 + t as f64))
     }

@@ -155,9 +155,9 @@ pub(crate) fn plain_augment() -> augment::Config {
     }
 }
 
-/// DeiT's optimizer and mixing (Touvron et al. 2021), grey and solarized images of DeiT III (2022), and CIFAR's crop: what
-/// the embedded model was made with. Its blur is left out, and so is every jitter of brightness and contrast, because
-/// adaptation is measured on those.
+/// DeiT's optimizer and mixing (Touvron et al. 2021), grey and solarized images of DeiT III (2022), and CIFAR's crop:
+/// what the embedded model was made with. Its blur is left out, and so is every jitter of brightness and contrast,
+/// because adaptation is measured on those.
 fn vit() -> Recipe {
     Recipe {
         epochs: 500,
@@ -207,7 +207,8 @@ fn tune() -> Recipe {
     }
 }
 
-/// He et al. 2016 and Zagoruyko & Komodakis 2016: Nesterov's momentum, weight decay 5e-4, rate 0.1 in three steps of 1/5.
+/// He et al. 2016 and Zagoruyko & Komodakis 2016: Nesterov's momentum, weight decay 5e-4, rate 0.1 in three steps of
+/// 1/5.
 fn cnn() -> Recipe {
     Recipe {
         epochs: 200,

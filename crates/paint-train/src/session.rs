@@ -302,7 +302,8 @@ impl Session<'_> {
     }
 }
 
-/// Removes what a training that was killed while writing left half done, and, to begin anew, all that an earlier one left.
+/// Removes what a training that was killed while writing left half done, and, to begin anew, all that an earlier one
+/// left.
 fn clean(out: &Path, anew: bool) -> Result<()> {
     let fail = |action| move |source| Error::Io { action, source, path: out.to_owned() };
     for output in OUTPUTS {

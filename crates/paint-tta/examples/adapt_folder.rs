@@ -1,5 +1,5 @@
-//! Adapts a model to a folder of unlabelled images and prints a class for each. What is learnt is kept in a file, with which the
-//! next call goes on.
+//! Adapts a model to a folder of unlabelled images and prints a class for each. What is learnt is kept in a file,
+//! with which the next call goes on.
 //!
 //! ```sh
 //! cargo run --release -p paint-tta --example adapt_folder -- model.safetensors images/ state.safetensors

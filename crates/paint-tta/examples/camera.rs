@@ -1,7 +1,8 @@
-//! A camera sends one image at a time: each is answered at once, and the model adapts when enough of them have been collected.
+//! A camera sends one image at a time: each is answered at once, and the model adapts when enough of them have been
+//! collected.
 //!
-//! Adapting to single images would do harm, because most methods compare the images of a batch with each other. So an image is
-//! predicted with the present state, and waits; every 25 images make one step.
+//! Adapting to single images would do harm, because most methods compare the images of a batch with each other. So an
+//! image is predicted with the present state, and waits; every 25 images make one step.
 //!
 //! ```sh
 //! cargo run --release -p paint-tta --example camera

@@ -1,7 +1,7 @@
 //! A method of your own, in a crate of your own, beside those of this library in a benchmark.
 //!
-//! `balanced` keeps the running mean of its predictions and lowers the logits of the classes that it predicts too often:
-//! `z'_c = z_c - strength ln p_c`. The network stays as it is.
+//! `balanced` keeps the running mean of its predictions and lowers the logits of the classes that it predicts too
+//! often: `z'_c = z_c - strength ln p_c`. The network stays as it is.
 //!
 //! ```sh
 //! cargo run --release -p paint-tta --example custom_method

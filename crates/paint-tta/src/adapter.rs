@@ -16,8 +16,8 @@ type Observer = Box<dyn FnMut(Event<'_>) + Send>;
 
 /// A pre-trained classifier and the method that adapts it.
 ///
-/// [`Adapter::step`] adapts to a batch and predicts it; [`Adapter::predict`] predicts and changes nothing. A step that fails
-/// leaves everything as it was.
+/// [`Adapter::step`] adapts to a batch and predicts it; [`Adapter::predict`] predicts and changes nothing. A step
+/// that fails leaves everything as it was.
 ///
 /// ```
 /// use paint_tta::{Adapter, embedded_images};
@@ -54,8 +54,8 @@ impl fmt::Debug for Adapter {
 }
 
 impl Adapter {
-    /// A file of weights, or a [`Model`] for more control. The name `embedded` stands for the small CIFAR-10 model in this
-    /// library.
+    /// A file of weights, or a [`Model`] for more control. The name `embedded` stands for the small CIFAR-10 model in
+    /// this library.
     pub fn builder(model: impl Into<Model>) -> Builder {
         Builder::new(model.into())
     }
@@ -70,7 +70,8 @@ impl Adapter {
         self.step_on(&images)
     }
 
-    /// Adapts to a batch `[B, 3, H, W]` in [0, 1] at the model's size, on the adapter's [device](Self::device), and predicts it.
+    /// Adapts to a batch `[B, 3, H, W]` in [0, 1] at the model's size, on the adapter's [device](Self::device), and
+    /// predicts it.
     pub fn step_on(&mut self, images: &Tensor) -> Result<Batch> {
         let batch = Batch::new(self.session.step(images)?)?;
         self.tell(Event::Stepped(&batch));
@@ -97,8 +98,8 @@ impl Adapter {
         self.session.deployment().device()
     }
 
-    /// The weights as adaptation left them, with timm's names. Prompts and statistics lie beside the network and are no part
-    /// of them; a method that changes no parameter is an error.
+    /// The weights as adaptation left them, with timm's names. Prompts and statistics lie beside the network and are
+    /// no part of them; a method that changes no parameter is an error.
     pub fn weights(&self) -> Result<Vec<Weight>> {
         Ok(self.session.weights()?)
     }

@@ -1,8 +1,8 @@
 //! Several methods under one pinned protocol.
 //!
-//! A [`Protocol`] says what is measured, a [`Place`] where; a [`Grid`] is every run of every [`Variant`]. [`execute`] runs what is
-//! not finished yet, so a grid that was killed goes on where it was. `examples/custom_method.rs` has a whole program, with a
-//! method of its own among the others ([`Place::methods`]).
+//! A [`Protocol`] says what is measured, a [`Place`] where; a [`Grid`] is every run of every [`Variant`]. [`execute`]
+//! runs what is not finished yet, so a grid that was killed goes on where it was. `examples/custom_method.rs` has a
+//! whole program, with a method of its own among the others ([`Place::methods`]).
 //!
 //! ```
 //! use paint_tta::bench::{Grid, Place, Protocol, Results, Variant, execute, results_terminal};

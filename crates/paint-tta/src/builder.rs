@@ -10,8 +10,8 @@ use crate::{Adapter, Result};
 
 /// The model, the method and its settings; [`Builder::open`] makes an [`Adapter`] of them.
 ///
-/// Settings are given by key, as on the command line, or typed. By key, what is not given comes from the preset for the network;
-/// typed, every value is the one in the struct:
+/// Settings are given by key, as on the command line, or typed. By key, what is not given comes from the preset for
+/// the network; typed, every value is the one in the struct:
 ///
 /// ```
 /// use paint_tta::Adapter;
@@ -38,7 +38,8 @@ impl Builder {
         Self { config, methods: Registry::default() }
     }
 
-    /// From the document that `paint adapt --dry-run` prints: tables `model` and `method`, and what else there is to say.
+    /// From the document that `paint adapt --dry-run` prints: tables `model` and `method`, and what else there is to
+    /// say.
     ///
     /// ```
     /// use paint_tta::Builder;
@@ -103,8 +104,8 @@ impl Builder {
         self
     }
 
-    /// Watches for harm without labels and undoes it; where adaptation does not help, the frozen model answers. Default: no
-    /// guard.
+    /// Watches for harm without labels and undoes it; where adaptation does not help, the frozen model answers.
+    /// Default: no guard.
     pub fn guard(mut self, guard: guard::Config) -> Self {
         self.config.guard = Some(guard);
         self

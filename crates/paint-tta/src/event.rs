@@ -26,7 +26,8 @@ pub enum Event<'a> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Batch {
-    /// One for each image, in their order. Adaptation raises confidence even where it does harm: do not read it as accuracy.
+    /// One for each image, in their order. Adaptation raises confidence even where it does harm: do not read it as
+    /// accuracy.
     pub predictions: Vec<Prediction>,
     /// `[B, C]`, row by row.
     pub logits: Vec<f32>,

@@ -6,8 +6,8 @@ use paint_rng::Seed;
 
 use crate::Result;
 
-/// The image under one of the [`corruptions`], at a severity of 1 to 5. CIFAR-10-C's strengths are used up to a short side of 64
-/// pixels, ImageNet-C's above. The same seed gives the same pixels.
+/// The image under one of the [`corruptions`], at a severity of 1 to 5. CIFAR-10-C's strengths are used up to a short
+/// side of 64 pixels, ImageNet-C's above. The same seed gives the same pixels.
 ///
 /// ```
 /// # fn main() -> paint_tta::Result<()> {

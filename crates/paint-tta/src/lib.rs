@@ -1,13 +1,13 @@
 //! Keeps an image classifier accurate, without labels, while the world it looks at drifts.
 //!
-//! A pre-trained network meets unlabelled images whose conditions change without notice: fog, a dirty lens, a new camera. An
-//! [`Adapter`] adapts it batch by batch, with PAINT or one of the methods it is compared with.
+//! A pre-trained network meets unlabelled images whose conditions change without notice: fog, a dirty lens, a new
+//! camera. An [`Adapter`] adapts it batch by batch, with PAINT or one of the methods it is compared with.
 //!
 //! # First steps
 //!
-//! The name `embedded` stands for a small ViT inside this library, so nothing is downloaded here. Put the path of your own
-//! weights in its place: safetensors, PyTorch or npz, with the names of timm or torchvision. Their preprocessing is read from
-//! the files beside them.
+//! The name `embedded` stands for a small ViT inside this library, so nothing is downloaded here. Put the path of
+//! your own weights in its place: safetensors, PyTorch or npz, with the names of timm or torchvision. Their
+//! preprocessing is read from the files beside them.
 //!
 //! ```
 //! use paint_tta::{Adapter, corrupt, embedded_images};
@@ -29,8 +29,9 @@
 //! # }
 //! ```
 //!
-//! Methods compare the images of a batch with each other: give [`Adapter::step`] a few dozen, of several classes. Where images
-//! come one by one, predict each with [`Adapter::predict`] and adapt to groups of them, as `examples/camera.rs` does.
+//! Methods compare the images of a batch with each other: give [`Adapter::step`] a few dozen, of several classes.
+//! Where images come one by one, predict each with [`Adapter::predict`] and adapt to groups of them, as
+//! `examples/camera.rs` does.
 //!
 //! # Where to look
 //!
@@ -50,8 +51,8 @@
 //!
 //! # Errors
 //!
-//! An [`Error`] has a [kind](Error::kind) for programs and a message for people, which names the file and says what was expected
-//! and what was found. A step that fails leaves the model as it was.
+//! An [`Error`] has a [kind](Error::kind) for programs and a message for people, which names the file and says what
+//! was expected and what was found. A step that fails leaves the model as it was.
 
 mod adapter;
 pub mod bench;

@@ -1,7 +1,7 @@
 //! One method on one stream of labelled images, measured.
 //!
-//! An [`Experiment`] is opened from a [`Config`], which is one TOML document; `paint run` writes and reads the same. It can be
-//! killed at any time and continues with [`Earlier::Resume`].
+//! An [`Experiment`] is opened from a [`Config`], which is one TOML document; `paint run` writes and reads the same.
+//! It can be killed at any time and continues with [`Earlier::Resume`].
 //!
 //! ```
 //! use paint_tta::run::{Draft, Earlier, Event, Experiment};

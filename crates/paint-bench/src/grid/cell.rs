@@ -36,8 +36,8 @@ pub(super) fn run_name(label: &str, order: Option<&str>, seed: u64) -> String {
     format!("{label}{order} seed {seed}")
 }
 
-/// The hash of a run: its configuration without the places of files, with the fingerprints of the images in their stead.
-/// `run` counts the protocol's seeds.
+/// The hash of a run: its configuration without the places of files, with the fingerprints of the images in their
+/// stead. `run` counts the protocol's seeds.
 pub(super) fn cell_id(config: &Config, protocol: &Protocol, run: usize) -> Result<String> {
     let table = toml::Table::try_from(config).map_err(|error| Error::config(error.to_string()))?;
     let mut leaves = Vec::new();

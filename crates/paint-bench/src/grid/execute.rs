@@ -104,9 +104,9 @@ impl<'a> From<&'a Grid> for Work<'a> {
     }
 }
 
-/// Runs every cell that is not finished, `jobs` at a time. `tell` hears of everything, from any thread; if it panics, that
-/// event is lost and nothing else. Once `stop` is true, cells that run end after their present batch, saved, and no other is
-/// begun.
+/// Runs every cell that is not finished, `jobs` at a time. `tell` hears of everything, from any thread; if it panics,
+/// that event is lost and nothing else. Once `stop` is true, cells that run end after their present batch, saved, and
+/// no other is begun.
 pub fn execute<'a>(
     work: impl Into<Work<'a>>,
     jobs: usize,

@@ -1,7 +1,7 @@
 //! Where a finished run looked: activation maps of some images of its stream.
 //!
-//! They are made at the end of the run and kept beside its result. Making them later would mean building the method again,
-//! which for some includes a warm-up on source images that takes longer than the run.
+//! They are made at the end of the run and kept beside its result. Making them later would mean building the method
+//! again, which for some includes a warm-up on source images that takes longer than the run.
 
 use std::path::Path;
 
@@ -38,8 +38,8 @@ impl Looks {
     /// Images of a run.
     const IMAGES: usize = 4;
 
-    /// The maps of a method at the end of its stream; none if its network has no attention. The images are spread over the
-    /// stream, so that they come from several domains.
+    /// The maps of a method at the end of its stream; none if its network has no attention. The images are spread
+    /// over the stream, so that they come from several domains.
     pub(super) fn after(experiment: &Experiment, method: &mut dyn Method) -> Result<Self> {
         let batches = &experiment.stream.batches;
         let mut looks = Vec::new();

@@ -1,8 +1,9 @@
-//! The cells of a grid as lines of a file, for many machines: each line says all that one of them needs to run its cell.
+//! The cells of a grid as lines of a file, for many machines: each line says all that one of them needs to run its
+//! cell.
 //!
-//! Cells are independent and named by their hash. Whoever runs one leaves it in the folder of the results; `paint bench`, asked
-//! for the grid, then finds it finished. No machine trusts that its images are those of the plan: some of each domain are
-//! compared first.
+//! Cells are independent and named by their hash. Whoever runs one leaves it in the folder of the results;
+//! `paint bench`, asked for the grid, then finds it finished. No machine trusts that its images are those of the
+//! plan: some of each domain are compared first.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -131,7 +132,8 @@ impl Planned {
 }
 
 impl Shard {
-    /// Its lines. Each, the heaviest first, goes to the shard with the least to do, so every machine comes to the same parts.
+    /// Its lines. Each, the heaviest first, goes to the shard with the least to do, so every machine comes to the
+    /// same parts.
     pub fn of(self, mut lines: Vec<Planned>) -> Vec<Planned> {
         lines.sort_by(|a, b| b.weight().total_cmp(&a.weight()).then_with(|| a.cell.cmp(&b.cell)));
         let mut loads = vec![0.0; self.of];

@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The fewest pairs that are tested. Two always give a spread, and with one degree of freedom any p-value can come of it.
+/// The fewest pairs that are tested. Two always give a spread, and with one degree of freedom any p-value can come of
+/// it.
 pub const MIN_PAIRS: usize = 3;
 
 /// One row against another.

@@ -22,7 +22,8 @@ pub struct CellTiming {
     pub device: String,
     /// Time in the method for each image, in milliseconds.
     pub ms_per_image: f64,
-    /// The largest memory on the GPU, or resident memory of the process, which may hold on to some of the cell before it.
+    /// The largest memory on the GPU, or resident memory of the process, which may hold on to some of the cell before
+    /// it.
     pub peak_memory_mib: Option<f64>,
 }
 

@@ -1,7 +1,7 @@
 //! The protocols inside the program, and those in files.
 //!
-//! A document that begins with `extends = "NAME"` takes from that built-in protocol every key it does not have itself. A
-//! table counts as one key. What a protocol is called and what it is compared with is never taken over.
+//! A document that begins with `extends = "NAME"` takes from that built-in protocol every key it does not have
+//! itself. A table counts as one key. What a protocol is called and what it is compared with is never taken over.
 
 use std::path::Path;
 

@@ -12,8 +12,8 @@ use crate::reference::reference;
 pub const MOST_SEEDS: usize = 10_000;
 
 impl Protocol {
-    /// Refuses seeds and orders that are given twice (the same run would count as two independent ones), and settings that
-    /// their method does not have, whether or not it has a row, and a table of the paper that there is none of.
+    /// Refuses seeds and orders that are given twice (the same run would count as two independent ones), and settings
+    /// that their method does not have, whether or not it has a row, and a table of the paper that there is none of.
     pub fn check(&self, methods: &Registry) -> Result<()> {
         let count = self.seeds.len();
         if !(1..=MOST_SEEDS).contains(&count) {

@@ -57,8 +57,8 @@ impl Protocol {
         Ok(differences(&self.leaves()?, &other.leaves()?))
     }
 
-    /// The keys in which this protocol departs from the one it was made from; what that one leaves to data and weights is
-    /// no departure.
+    /// The keys in which this protocol departs from the one it was made from; what that one leaves to data and
+    /// weights is no departure.
     pub fn departures(&self, shipped: &Self) -> Result<Vec<Difference>> {
         let parts = ["model.", "data.", "fingerprints."];
         let open = |key: &str| parts.iter().any(|part| key.starts_with(part));

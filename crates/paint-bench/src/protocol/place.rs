@@ -30,8 +30,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// These weights on the CPU, the methods of this project, images that are inside the program; a run is saved at its end
-    /// only.
+    /// These weights on the CPU, the methods of this project, images that are inside the program; a run is saved at
+    /// its end only.
     pub fn new(out: impl Into<PathBuf>, weights: impl Into<PathBuf>) -> Self {
         Self {
             out: out.into(),

@@ -90,8 +90,9 @@ fn file_tag(path: &Path) -> String {
     [part(path.parent()), part(Some(path))].into_iter().flatten().collect::<Vec<_>>().join("/")
 }
 
-/// Twelve digits over the domains of a stream, the images it takes of them with their labels, and, for what corruption on the
-/// fly makes of them, the pixels of the first and the last image of each. If `corrupted`, all domains have the same images.
+/// Twelve digits over the domains of a stream, the images it takes of them with their labels, and, for what
+/// corruption on the fly makes of them, the pixels of the first and the last image of each. If `corrupted`, all
+/// domains have the same images.
 fn streamed(data: &dyn Dataset, taken: &[(usize, Vec<usize>)], corrupted: bool) -> Result<String> {
     let mut lines = Vec::new();
     let mut known: Option<(&[usize], String)> = None;

@@ -18,8 +18,8 @@ pub fn combine_timings(all: &[(String, Vec<CellTiming>)]) -> Vec<CellTiming> {
     all.iter().flat_map(|(folder, own)| own.iter().map(|x| renamed(folder, x))).collect()
 }
 
-/// All rows, each with the name of its folder where there are several, over all columns. The protocol is the first one's;
-/// [`mixture_warnings`] says where that is not everybody's, and then none of the rows is the best.
+/// All rows, each with the name of its folder where there are several, over all columns. The protocol is the first
+/// one's; [`mixture_warnings`] says where that is not everybody's, and then none of the rows is the best.
 pub fn combine(all: &[(String, Results)]) -> Option<Results> {
     let (_, first) = all.first()?;
     let mut columns: Vec<Column> = Vec::new();

@@ -1,4 +1,5 @@
-//! Our rows beside the paper's: accuracies with their difference, prompts found again, and what differs between the protocols.
+//! Our rows beside the paper's: accuracies with their difference, prompts found again, and what differs between the
+//! protocols.
 
 use paint_nn::backbone::{self, Family};
 use paint_run::Result;
@@ -98,8 +99,8 @@ impl Matched {
 }
 
 impl Comparison {
-    /// `results` beside the table or figure `name`: means of the stream, or for the figures of forgetting the means of the
-    /// curves.
+    /// `results` beside the table or figure `name`: means of the stream, or for the figures of forgetting the means
+    /// of the curves.
     pub fn new(results: &Results, name: &str) -> Result<Self> {
         let reference = reference(name)?;
         let shipped = Protocol::find(reference.protocol)?;

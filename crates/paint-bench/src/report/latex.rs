@@ -10,7 +10,8 @@ use super::notice::{notice, title};
 use super::number::{decimal, spread};
 use crate::grid::Results;
 
-/// The table for a paper, the best of each column in bold. What it needs and what its rows are stands in comments above it.
+/// The table for a paper, the best of each column in bold. What it needs and what its rows are stands in comments
+/// above it.
 pub fn results_latex(results: &Results) -> String {
     let mut text = String::from("% Needs \\usepackage{booktabs}.\n");
     let mut comment = |line: &str| {

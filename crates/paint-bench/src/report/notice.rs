@@ -1,4 +1,5 @@
-//! What a reader must know before the numbers: that they are not from the images or the stream that their name promises.
+//! What a reader must know before the numbers: that they are not from the images or the stream that their name
+//! promises.
 
 use crate::grid::Results;
 use crate::protocol::Protocol;
@@ -25,8 +26,8 @@ fn is_small(results: &Results, target: &Target) -> bool {
     small.is_some_and(|small| results.protocol.data.name == small.data.name)
 }
 
-/// A sentence for each way in which results depart from their protocol, or from the table or figure that was asked for: other
-/// images, another order, another severity.
+/// A sentence for each way in which results depart from their protocol, or from the table or figure that was asked
+/// for: other images, another order, another severity.
 pub fn notice(results: &Results) -> Option<String> {
     let target = target(results);
     let sentences = [other_images(results, target), other_stream(results, target)];

@@ -39,8 +39,8 @@ pub struct Publication<'a> {
     pub rate: Rate,
 }
 
-/// Writes `results.jsonl`, `summary.json`, `results.csv`, `results.md`, `results.tex`, `protocol.toml`, `timing.jsonl` and
-/// `report.html` into the grid's folder.
+/// Writes `results.jsonl`, `summary.json`, `results.csv`, `results.md`, `results.tex`, `protocol.toml`,
+/// `timing.jsonl` and `report.html` into the grid's folder.
 pub fn publish(publication: &Publication<'_>) -> Result<()> {
     let Publication { grid, outcome, results, references, timing, rate } = *publication;
     let out = &grid.out;
@@ -122,8 +122,8 @@ fn trace(cell: &Cell) -> Result<Trace> {
     Ok(Trace { label: cell.label.clone(), batches, keys: keys(&folder.join(STATE_FILE)) })
 }
 
-/// The keys of a prompt memory in a saved state, in the order they were made. None if the state is damaged or was written by
-/// an earlier version: a picture is no reason to lose a report.
+/// The keys of a prompt memory in a saved state, in the order they were made. None if the state is damaged or was
+/// written by an earlier version: a picture is no reason to lose a report.
 fn keys(state: &Path) -> Vec<(u64, Vec<f32>)> {
     let Ok(state) = read_state(state, &Device::cpu()) else { return Vec::new() };
     let memory = state.part("memory");

@@ -35,8 +35,8 @@ const DRAWS: usize = 8;
 const BASES: [usize; 6] = [2, 3, 5, 7, 11, 13];
 
 impl Space {
-    /// The settings that a method declares as worth a search. If some are asked for, as `lr` or `lr=1e-4..1e-2`, those alone,
-    /// whether or not they are declared.
+    /// The settings that a method declares as worth a search. If some are asked for, as `lr` or `lr=1e-4..1e-2`,
+    /// those alone, whether or not they are declared.
     pub fn new(entry: &MethodEntry, asked: &[String]) -> Result<Self> {
         let dimensions = if asked.is_empty() {
             entry.keys.iter().filter_map(|key| dimension(key, key.search?)).collect()
@@ -174,8 +174,8 @@ fn parse_ends(key: &Key, range: Interval, text: &str) -> Result<Search> {
     if low < high { Ok(Search::between(low, high)) } else { Err(wrong()) }
 }
 
-/// The digits of `index` to a base, behind the point and in reverse: the numbers of an index from 1 on spread evenly between 0
-/// and 1, and those to several prime bases over a cube (Halton's sequence).
+/// The digits of `index` to a base, behind the point and in reverse: the numbers of an index from 1 on spread evenly
+/// between 0 and 1, and those to several prime bases over a cube (Halton's sequence).
 fn radical_inverse(base: usize, mut index: usize) -> f64 {
     let (mut place, mut sum) = (1.0, 0.0);
     while index > 0 {

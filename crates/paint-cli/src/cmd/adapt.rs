@@ -21,16 +21,17 @@ use output::Output;
 
 /// Adapt to unlabelled images and predict them
 ///
-/// Predictions go to standard output as CSV, or with --json as one object per line. Photographs are turned upright as their
-/// Exif tag says. An image that cannot be read is named, counted and skipped.
+/// Predictions go to standard output as CSV, or with --json as one object per line. Photographs are turned upright as
+/// their Exif tag says. An image that cannot be read is named, counted and skipped.
 ///
-/// Images are read in a random order unless --in-order is given. Single images and short batches are predicted at once and
-/// learnt from when 50 have come (--no-stream gives the method each batch as it is). A guard watches for harm without labels;
-/// where adaptation does not help, the frozen model answers (--no-guard leaves it out).
+/// Images are read in a random order unless --in-order is given. Single images and short batches are predicted at
+/// once and learnt from when 50 have come (--no-stream gives the method each batch as it is). A guard watches for
+/// harm without labels; where adaptation does not help, the frozen model answers (--no-guard leaves it out).
 ///
-/// With --state the model keeps what it learns. SIGINT, SIGTERM and SIGHUP end the command after the present batch, with the
-/// state saved; a second signal ends it at once. The same command then continues with the first image that was not adapted
-/// to. After a crash or SIGKILL it continues from the last save, and predicts the images since then again.
+/// With --state the model keeps what it learns. SIGINT, SIGTERM and SIGHUP end the command after the present batch,
+/// with the state saved; a second signal ends it at once. The same command then continues with the first image that
+/// was not adapted to. After a crash or SIGKILL it continues from the last save, and predicts the images since then
+/// again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]

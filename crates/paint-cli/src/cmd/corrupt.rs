@@ -1,7 +1,7 @@
 //! `paint corrupt`: corrupted copies of a set of images, in the layouts of the published benchmarks.
 //!
-//! A file appears when it is complete and not before, so a run that was stopped goes on where it was; a note of the settings
-//! lies beside the files and refuses to mix two runs.
+//! A file appears when it is complete and not before, so a run that was stopped goes on where it was; a note of the
+//! settings lies beside the files and refuses to mix two runs.
 
 mod cifar10_c;
 mod font;

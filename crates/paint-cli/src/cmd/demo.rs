@@ -32,8 +32,8 @@ const METHODS: [(&str, &[&str]); 3] = [
     ("keel", &[]),
 ];
 
-/// Stream fifteen corruptions through the frozen model, PAINT and keel, side by side, the last one sorted by class; nothing
-/// to download
+/// Stream fifteen corruptions through the frozen model, PAINT and keel, side by side, the last one sorted by class;
+/// nothing to download
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

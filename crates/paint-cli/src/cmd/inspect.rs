@@ -152,7 +152,8 @@ fn recognise(
     Ok(())
 }
 
-/// Preprocessing that any weights of this network could have: its absence is a problem of its own, and must not hide others.
+/// Preprocessing that any weights of this network could have: its absence is a problem of its own, and must not hide
+/// others.
 fn stand_in(architecture: &Architecture) -> Preprocess {
     let input_size = match architecture {
         Architecture::Vit(sizes) => {

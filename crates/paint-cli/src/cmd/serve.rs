@@ -18,13 +18,14 @@ use limits::LimitArgs;
 
 /// Serve a model that adapts to its streams
 ///
-/// Clients speak the Open Inference Protocol, version 2, over HTTP (Triton's and KServe's clients do). A sequence id, or the
-/// header X-Paint-Stream, names a stream: each has a state of its own, in memory and in a file of --state. Requests are
-/// answered at once and learnt from in the background (--mode predict-first), or learnt from and then answered, as the papers
-/// do (adapt-first). The page on the second address shows each stream; Prometheus reads /metrics there.
+/// Clients speak the Open Inference Protocol, version 2, over HTTP (Triton's and KServe's clients do). A sequence id,
+/// or the header X-Paint-Stream, names a stream: each has a state of its own, in memory and in a file of --state.
+/// Requests are answered at once and learnt from in the background (--mode predict-first), or learnt from and then
+/// answered, as the papers do (adapt-first). The page on the second address shows each stream; Prometheus reads
+/// /metrics there.
 ///
-/// SIGTERM, SIGINT and SIGHUP end the server after the requests that it has accepted; every state is saved. After a crash or
-/// SIGKILL a stream continues from its last save: at most --checkpoint-every steps are lost.
+/// SIGTERM, SIGINT and SIGHUP end the server after the requests that it has accepted; every state is saved. After a
+/// crash or SIGKILL a stream continues from its last save: at most --checkpoint-every steps are lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
@@ -78,7 +79,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MODE", default_value = Mode::PredictFirst.name())]
     #[arg(value_parser = PossibleValuesParser::new(Mode::ALL.map(Mode::name)))]
     mode: String,
-    /// Learn from fewer images than a batch once the oldest has waited this long; without it a whole batch is waited for
+    /// Learn from fewer images than a batch once the oldest has waited this long; without it a whole batch is waited
+    /// for
     #[arg(long, value_name = "SECONDS")]
     max_delay: Option<f64>,
     /// Save a stream every N steps; a crash loses at most N
@@ -93,7 +95,8 @@ pub(crate) struct Args {
     /// Memory for the states of streams; the least recently used move to the disk above it
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     stream_memory: usize,
-    /// Share --state with other servers: streams are taken by leases of this length, which others wait for when this one dies
+    /// Share --state with other servers: streams are taken by leases of this length, which others wait for when this
+    /// one dies
     #[arg(long, value_name = "SECONDS")]
     lease: Option<f64>,
     /// Keep no small copies of images for the page

@@ -63,8 +63,9 @@ struct Rollback {
 
 /// Write the adapted weights with timm's names
 ///
-/// The file has the weights that the state belongs to, with the parameters that adaptation changed in their place, and is read
-/// by every command that takes --weights. Prompts and statistics lie beside the network and are not part of it.
+/// The file has the weights that the state belongs to, with the parameters that adaptation changed in their place,
+/// and is read by every command that takes --weights. Prompts and statistics lie beside the network and are not part
+/// of it.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  paint state export state.safetensors --weights model.safetensors --out adapted.safetensors"

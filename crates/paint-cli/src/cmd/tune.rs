@@ -30,10 +30,10 @@ use plan::Plan;
 
 /// Find the best settings of a method for a model
 ///
-/// Needs clean, labelled images. They are corrupted in ways that no benchmark has, and many candidates see few of them, the
-/// best third three times as many, and the last three all of them, with several seeds. The settings that the method has
-/// anyway are always among the last three. OUT/preset.toml then holds the best settings, which `run`, `bench`, `adapt` and
-/// `serve` take with --preset; OUT/tune.json holds what speaks for them.
+/// Needs clean, labelled images. They are corrupted in ways that no benchmark has, and many candidates see few of
+/// them, the best third three times as many, and the last three all of them, with several seeds. The settings that
+/// the method has anyway are always among the last three. OUT/preset.toml then holds the best settings, which `run`,
+/// `bench`, `adapt` and `serve` take with --preset; OUT/tune.json holds what speaks for them.
 ///
 /// A search can be killed at any moment: the same command continues it and makes the same choice.
 #[derive(Debug, clap::Args)]
@@ -131,8 +131,8 @@ struct Flags {
     args: Args,
 }
 
-/// `paint tune` with these flags, for other programs: says nothing, passes events on, and ends after the present batches once
-/// `stop` is true.
+/// `paint tune` with these flags, for other programs: says nothing, passes events on, and ends after the present
+/// batches once `stop` is true.
 pub fn tune(
     flags: impl IntoIterator<Item = OsString>,
     stop: &Arc<AtomicBool>,

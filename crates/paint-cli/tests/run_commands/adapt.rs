@@ -163,7 +163,8 @@ fn json_has_an_object_for_every_image_batch_and_save_and_a_summary() {
 fn as_many_prompts_are_counted_as_the_memory_holds() {
     let temp = tempfile::tempdir().unwrap();
     let (images, state) = (array(temp.path(), 12), temp.path().join("state"));
-    // The memory is asked at every forward pass, and no batch is like another: the last pass of a batch makes prompts too.
+    // The memory is asked at every forward pass, and no batch is like another: the last pass of a batch makes prompts
+    // too.
     let mut command = adapt(&["--images", &images, "--json", "--state", &text(&state)], 4);
     command.args(["--set", "method.preset=reference", "--set", "method.eta=1.0"]);
     let objects = objects(&command.output().unwrap());

@@ -21,8 +21,8 @@ use support::{
     image, mosaic, paint, stderr, text, trained_weights, weights, write_arrays, write_folder,
 };
 
-/// PAINT over three corruptions of 16 images in batches of 4: twelve batches, a checkpoint after each. The embedded model:
-/// one that costs nothing is done before it can be killed.
+/// PAINT over three corruptions of 16 images in batches of 4: twelve batches, a checkpoint after each. The embedded
+/// model: one that costs nothing is done before it can be killed.
 fn run_command(data: &str, out: &Path) -> Command {
     let mut command = paint();
     command.args([

@@ -3,8 +3,8 @@
 /// 2²³: from here on single-precision numbers are whole.
 const WHOLE: f32 = 8_388_608.0;
 
-/// The whole part of a number in `[0, 2²²)`. Rust's own cast also handles what lies outside, which compilers do not turn
-/// into vector instructions.
+/// The whole part of a number in `[0, 2²²)`. Rust's own cast also handles what lies outside, which compilers do not
+/// turn into vector instructions.
 #[inline(always)]
 pub(super) fn truncate(value: f32) -> u32 {
     let rounded = value + WHOLE;

@@ -1,8 +1,8 @@
 //! What JPEG compression does to pixels, without the file.
 //!
-//! Huffman coding loses nothing, so the round trip is: RGB to YCbCr, chroma halved in both directions, cosine transform,
-//! quantisation, and back, with libjpeg's integers (accurate transform, smooth chroma interpolation), as Pillow saves
-//! and opens by default.
+//! Huffman coding loses nothing, so the round trip is: RGB to YCbCr, chroma halved in both directions, cosine
+//! transform, quantisation, and back, with libjpeg's integers (accurate transform, smooth chroma interpolation), as
+//! Pillow saves and opens by default.
 
 use super::byte::truncate;
 use super::grid::Grid;

@@ -17,9 +17,10 @@
 //!
 //! # Fidelity
 //! The parameters and recipes are those of the authors' two generators (CIFAR-10-C and ImageNet-C); float results are
-//! clipped and truncated to bytes as theirs are. Where they fix the size to 32 or 224 we take the image's own: lengths
-//! stay in pixels, each axis is zoomed about its own centre, and the fog map is the next power of two. The random
-//! corruptions draw from our generator, so they agree in distribution. The frost textures are our own, see [`FrostTextures`].
+//! clipped and truncated to bytes as theirs are. Where they fix the size to 32 or 224 we take the image's own:
+//! lengths stay in pixels, each axis is zoomed about its own centre, and the fog map is the next power of two. The
+//! random corruptions draw from our generator, so they agree in distribution. The frost textures are our own, see
+//! [`FrostTextures`].
 
 mod blur;
 mod box_resize;

@@ -1,4 +1,5 @@
-//! Images in a NumPy array: `images.npy` of shape `[N, H, W, 3]` or `[N, H, W]` (grey), or an `.npz` with `images` and `labels`.
+//! Images in a NumPy array: `images.npy` of shape `[N, H, W, 3]` or `[N, H, W]` (grey), or an `.npz` with `images`
+//! and `labels`.
 //!
 //! Labels are optional: the array `labels` of the archive, or a `labels.npy` beside the images.
 
@@ -44,8 +45,8 @@ impl Array {
             let is_there = is_read && beside != path && beside.exists();
             (NpyArray::open(path)?, is_there.then(|| NpyArray::open(&beside)).transpose()?)
         };
-        // Three columns are the channels of one image rather than an image. An axis of length zero would make images without
-        // pixels, and any number of them takes no byte of the file.
+        // Three columns are the channels of one image rather than an image. An axis of length zero would make images
+        // without pixels, and any number of them takes no byte of the file.
         let fits = !images.shape.contains(&0);
         let fits = fits
             && match images.shape[..] {

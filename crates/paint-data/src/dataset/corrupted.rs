@@ -1,7 +1,8 @@
 //! Any clean dataset, corrupted on the fly.
 //!
-//! The domains are the corruptions at their five severities, then the clean images. An image's draws depend on the seed, the
-//! corruption, the severity and its index alone, so it looks the same in every scenario and on every thread.
+//! The domains are the corruptions at their five severities, then the clean images. An image's draws depend on the
+//! seed, the corruption, the severity and its index alone, so it looks the same in every scenario and on every
+//! thread.
 
 use paint_rng::Seed;
 

@@ -1,7 +1,7 @@
 //! A plain folder of images.
 //!
-//! With subfolders, the subfolder is the class ([`meaning`]); without, the images have no labels. By an option the first level
-//! of folders are domains, and what was said holds inside each of them.
+//! With subfolders, the subfolder is the class ([`meaning`]); without, the images have no labels. By an option the
+//! first level of folders are domains, and what was said holds inside each of them.
 
 mod meaning;
 

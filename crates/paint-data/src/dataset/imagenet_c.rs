@@ -1,7 +1,7 @@
 //! ImageNet-C: `<corruption>/<severity>/<wnid>/ILSVRC2012_val_XXXXXXXX.JPEG`.
 //!
-//! The field evaluates on 5,000 of the 50,000 validation images in a fixed order; that list is compiled in. The stored images
-//! are 224x224; the protocol of the field resizes them to 256 and crops 224 again
+//! The field evaluates on 5,000 of the 50,000 validation images in a fixed order; that list is compiled in. The
+//! stored images are 224x224; the protocol of the field resizes them to 256 and crops 224 again
 //! (`Preprocess::resize_and_crop(256, 224, Filter::Bilinear)`), which is preprocessing and not done here.
 
 use std::path::{Path, PathBuf};

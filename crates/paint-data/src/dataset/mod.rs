@@ -105,8 +105,8 @@ pub trait Dataset: Send + Sync {
     fn content(&self, domain: usize, index: usize) -> Result<Vec<u8>> {
         Ok(self.sample(domain, index)?.image.into_pixels())
     }
-    /// What a user should know of how the files were read, one line each: files that were skipped, folders that may mean
-    /// something else.
+    /// What a user should know of how the files were read, one line each: files that were skipped, folders that may
+    /// mean something else.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -183,7 +183,8 @@ impl Counts {
     }
 }
 
-/// The file that `paint corrupt` leaves beside its output. Where it exists, a dataset may be smaller than the published one.
+/// The file that `paint corrupt` leaves beside its output. Where it exists, a dataset may be smaller than the
+/// published one.
 pub const CORRUPT_NOTE: &str = "paint-corrupt.json";
 
 /// A row of [`DATASETS`].

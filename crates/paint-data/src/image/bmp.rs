@@ -215,7 +215,8 @@ mod tests {
 
     use super::*;
 
-    /// A file of this size, bits, compression and what follows the 40 bytes of header; `palette` bytes of it are no pixels.
+    /// A file of this size, bits, compression and what follows the 40 bytes of header; `palette` bytes of it are no
+    /// pixels.
     fn file(size: (i32, i32), bits: u16, compression: u32, palette: usize, rest: &[u8]) -> Vec<u8> {
         let mut bytes = b"BM\0\0\0\0\0\0\0\0".to_vec();
         bytes.extend((54 + palette as u32).to_le_bytes());

@@ -1,11 +1,12 @@
 //! From the bytes of a file to RGB: JPEG, PNG, WebP, BMP.
 //!
-//! The content says what a file is, never its name. Grey becomes three equal channels, CMYK becomes RGB, 16 bits keep their
-//! high byte, alpha is dropped, and an animation is reduced to its first frame, all as Pillow's `convert("RGB")` does. An
-//! orientation tag is not applied, because the readers of the benchmarks do not apply it; [`Image::open_upright`] does.
+//! The content says what a file is, never its name. Grey becomes three equal channels, CMYK becomes RGB, 16 bits keep
+//! their high byte, alpha is dropped, and an animation is reduced to its first frame, all as Pillow's
+//! `convert("RGB")` does. An orientation tag is not applied, because the readers of the benchmarks do not apply it;
+//! [`Image::open_upright`] does.
 //!
-//! Headers are not trusted: before anything is allocated, sizes are checked against [`MAX_SIDE`] and [`MAX_PIXELS`], and against
-//! what a file of this length could encode.
+//! Headers are not trusted: before anything is allocated, sizes are checked against [`MAX_SIDE`] and [`MAX_PIXELS`],
+//! and against what a file of this length could encode.
 
 use std::{
     fmt::Display,
@@ -60,9 +61,10 @@ impl Format {
         }
     }
 
-    /// The most pixels of a file of `len` bytes: what they can stand for, or what is spent on them. JPEG: half a bit for each of
-    /// the 64 pixels of a block, with room for subsampled planes; PNG: deflate's 1,032 to 1 at one bit per pixel; BMP: run
-    /// lengths. A flat WebP of any size takes a few bytes, so its bound is on what so few bytes may cost.
+    /// The most pixels of a file of `len` bytes: what they can stand for, or what is spent on them. JPEG: half a bit
+    /// for each of the 64 pixels of a block, with room for subsampled planes; PNG: deflate's 1,032 to 1 at one bit
+    /// per pixel; BMP: run lengths. A flat WebP of any size takes a few bytes, so its bound is on what so few bytes
+    /// may cost.
     fn most_pixels(self, len: usize) -> usize {
         let per_byte = match self {
             Self::Jpeg | Self::Bmp => 1024,

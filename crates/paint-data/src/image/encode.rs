@@ -20,8 +20,8 @@ impl Image {
 
     /// Writes a JPEG of this quality (1 to 100, libjpeg's scale), with 4:2:0 chroma below 90.
     ///
-    /// The standard codes are used: optimised ones would save a few per cent, but this encoder then writes one scan for each
-    /// component, which is valid and yet more than some readers manage.
+    /// The standard codes are used: optimised ones would save a few per cent, but this encoder then writes one scan
+    /// for each component, which is valid and yet more than some readers manage.
     pub fn write_jpeg(&self, out: impl io::Write, quality: u8) -> io::Result<()> {
         let too_large = |_| io::Error::other("a JPEG has at most 65,535 pixels a side");
         let width = u16::try_from(self.width).map_err(too_large)?;

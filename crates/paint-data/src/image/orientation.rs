@@ -1,8 +1,8 @@
 //! Which way up a photograph is.
 //!
-//! A camera stores the rows of its sensor and notes in an Exif block how it was held. Viewers turn the picture by that note;
-//! Pillow's `Image.open`, and with it torchvision and every benchmark, does not. So [`Image::open`] leaves an image as it is
-//! stored, and [`Image::open_upright`] turns it, as Pillow's `ImageOps.exif_transpose` does.
+//! A camera stores the rows of its sensor and notes in an Exif block how it was held. Viewers turn the picture by
+//! that note; Pillow's `Image.open`, and with it torchvision and every benchmark, does not. So [`Image::open`] leaves
+//! an image as it is stored, and [`Image::open_upright`] turns it, as Pillow's `ImageOps.exif_transpose` does.
 
 use super::Image;
 
@@ -17,7 +17,8 @@ impl Orientation {
     /// As stored.
     const UPRIGHT: Self = Self(1);
 
-    /// What the Exif block of an image file says: a JPEG, PNG or WebP. Upright if there is none, or none that makes sense.
+    /// What the Exif block of an image file says: a JPEG, PNG or WebP. Upright if there is none, or none that makes
+    /// sense.
     pub(super) fn of(file: &[u8]) -> Self {
         exif_block(file).and_then(orientation).unwrap_or(Self::UPRIGHT)
     }

@@ -18,7 +18,8 @@ pub enum Step {
         /// The interpolation.
         filter: Filter,
     },
-    /// The smallest size that covers `width` x `height`, proportions kept: one side fits, the other is as long or longer.
+    /// The smallest size that covers `width` x `height`, proportions kept: one side fits, the other is as long or
+    /// longer.
     ResizeToCover {
         /// The least number of pixels per row.
         width: usize,
@@ -51,8 +52,9 @@ pub enum Step {
 pub struct Preprocess(pub Vec<Step>);
 
 impl Preprocess {
-    /// The short side to `resize`, then the `crop` x `crop` middle: (256, 224) is what ImageNet's validation images get, and
-    /// what the ImageNet-C protocol of the field (224 to 256 to 224, bilinear) does to images that are 224 x 224 already.
+    /// The short side to `resize`, then the `crop` x `crop` middle: (256, 224) is what ImageNet's validation images
+    /// get, and what the ImageNet-C protocol of the field (224 to 256 to 224, bilinear) does to images that are 224 x
+    /// 224 already.
     pub fn resize_and_crop(resize: usize, crop: usize, filter: Filter) -> Self {
         Self(vec![
             Step::ResizeShortSide { size: resize, filter },
@@ -60,8 +62,8 @@ impl Preprocess {
         ])
     }
 
-    /// Resized to cover `resize` with its proportions kept, then the middle of size `crop`, both `[height, width]`. For squares
-    /// this is [`Self::resize_and_crop`].
+    /// Resized to cover `resize` with its proportions kept, then the middle of size `crop`, both `[height, width]`.
+    /// For squares this is [`Self::resize_and_crop`].
     pub fn cover_and_crop([height, width]: [usize; 2], crop: [usize; 2], filter: Filter) -> Self {
         if height == width && crop[0] == crop[1] {
             return Self::resize_and_crop(height, crop[0], filter);

@@ -6,8 +6,8 @@
 //! The passes are plain loops, compiled for several instruction sets and chosen at run time.
 //!
 //! # Fidelity
-//! Equal to Pillow up to 12.2, with which the published numbers were made. Pillow 13 goes down first where it judges that
-//! faster; its rounding then falls elsewhere (one level for proportional bilinear resizing).
+//! Equal to Pillow up to 12.2, with which the published numbers were made. Pillow 13 goes down first where it judges
+//! that faster; its rounding then falls elsewhere (one level for proportional bilinear resizing).
 
 use pulp::Arch;
 use serde::{Deserialize, Serialize};

@@ -38,8 +38,8 @@ settings! {
         /// What is shuffled; `samples` unless given
         #[serde(skip_serializing_if = "Option::is_none")]
         pub mixing: Option<Mixing>,
-        /// How images of one class come to be close together in time; `dirichlet` unless given, but `recurring` has none
-        /// unless this or `delta` is given
+        /// How images of one class come to be close together in time; `dirichlet` unless given, but `recurring` has
+        /// none unless this or `delta` is given
         #[serde(skip_serializing_if = "Option::is_none")]
         pub correlation: Option<Correlation>,
         /// Concentration of the Dirichlet distribution; small means that a class comes all at once, or a domain in one

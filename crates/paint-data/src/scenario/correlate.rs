@@ -1,8 +1,8 @@
 //! Temporal correlation: like classes close together.
 //!
-//! Dirichlet, as the field does it: time is cut into slots (one for each class, 100 at most); each class c draws shares
-//! `q_c ~ Dirichlet(delta, .., delta)` over the slots and its images, in order, fill them by these shares; a slot's images
-//! come class by class. A small delta puts a class into one slot, a large one spreads it evenly.
+//! Dirichlet, as the field does it: time is cut into slots (one for each class, 100 at most); each class c draws
+//! shares `q_c ~ Dirichlet(delta, .., delta)` over the slots and its images, in order, fill them by these shares; a
+//! slot's images come class by class. A small delta puts a class into one slot, a large one spreads it evenly.
 
 use paint_rng::Rng;
 use rand_distr::Gamma;

@@ -1,7 +1,8 @@
 //! Domains that come and go: continual dynamic change, as in DPCore.
 //!
-//! Each domain draws shares `q ~ Dirichlet(delta, .., delta)` over three slots of time, and its batches, in order, fill the
-//! slots by these shares. A slot visits its domains in a random order. Visits are of any length, and most domains return.
+//! Each domain draws shares `q ~ Dirichlet(delta, .., delta)` over three slots of time, and its batches, in order,
+//! fill the slots by these shares. A slot visits its domains in a random order. Visits are of any length, and most
+//! domains return.
 
 use super::{BatchPlan, Stream, correlate, plan::Plan};
 use crate::Result;

@@ -1,7 +1,7 @@
 //! Scenarios: the order in which the images of a dataset arrive.
 //!
-//! A scenario is one row of [`SCENARIOS`] and turns a dataset's shape into a [`Stream`]: the batches, sample by sample, with
-//! nothing decoded. It is a pure function of the dataset, the [`Config`] and the seed.
+//! A scenario is one row of [`SCENARIOS`] and turns a dataset's shape into a [`Stream`]: the batches, sample by
+//! sample, with nothing decoded. It is a pure function of the dataset, the [`Config`] and the seed.
 //!
 //! ```
 //! use paint_data::{Dataset, Domain, Image, Info, Sample, dataset::Memory, scenario};

@@ -1,7 +1,7 @@
 //! A slow change from each corruption to the next.
 //!
-//! Between two neighbours of the sequence there are five visits. The first corruption goes through severities 5 to 1, the
-//! second through 1 to 5, and the share of images from the second rises from 10 to 90 %.
+//! Between two neighbours of the sequence there are five visits. The first corruption goes through severities 5 to 1,
+//! the second through 1 to 5, and the share of images from the second rises from 10 to 90 %.
 
 use super::{SampleRef, Stream, plan::Plan};
 use crate::corruption::Corruption;

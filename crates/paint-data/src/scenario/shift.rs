@@ -1,7 +1,7 @@
 //! Label shift, as in SAR: at any time one class is far more frequent than the others.
 //!
-//! A visit has one period for each class, in random order. In its period a class is `ratio` times as likely as any other.
-//! Images are drawn without replacement; a class that has run out leaves the draw.
+//! A visit has one period for each class, in random order. In its period a class is `ratio` times as likely as any
+//! other. Images are drawn without replacement; a class that has run out leaves the draw.
 
 use paint_rng::Rng;
 

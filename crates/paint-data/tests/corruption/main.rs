@@ -155,8 +155,8 @@ fn random_corruptions_have_the_statistics_of_the_libraries() {
         for (i, found) in found.into_iter().enumerate() {
             let [expected, sd] =
                 [3 + 2 * i, 4 + 2 * i].map(|at| fields[at].parse::<f64>().unwrap());
-            // Both are means over twelve seeds, so they differ by 0.41 sd by chance, and the sd is itself uncertain by a
-            // fifth; over 600 numbers 2 sd is five standard errors. The floor is for what hardly varies.
+            // Both are means over twelve seeds, so they differ by 0.41 sd by chance, and the sd is itself uncertain
+            // by a fifth; over 600 numbers 2 sd is five standard errors. The floor is for what hardly varies.
             let floor = if NAMES[i] == "autocorr_h1" { 0.001 } else { 0.05 };
             if (found - expected).abs() > 2.0 * sd + floor {
                 wrong.push(format!(

@@ -94,9 +94,9 @@ fn found(
     statistics(clean, &out)
 }
 
-/// A number may differ by the larger of the published seeds' difference and three standard deviations over our seeds, plus
-/// a share: 0.5 % for what hardly varies, or the share by which the clean images themselves differ from the published
-/// ones (the ImageNet crops at hand are JPEG copies, 3 % sharper by their Laplacian).
+/// A number may differ by the larger of the published seeds' difference and three standard deviations over our seeds,
+/// plus a share: 0.5 % for what hardly varies, or the share by which the clean images themselves differ from the
+/// published ones (the ImageNet crops at hand are JPEG copies, 3 % sharper by their Laplacian).
 #[test]
 #[ignore = "needs the published outputs"]
 fn random_corruptions_have_the_published_statistics() {

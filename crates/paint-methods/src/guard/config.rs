@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// When a guard acts. `sure`, `sure_in_runs` and `differ` rest on what PAINT and `keel` change on the embedded model and
-/// four corruptions that no benchmark here uses; the others are set by judgement.
+/// When a guard acts. `sure`, `sure_in_runs` and `differ` rest on what PAINT and `keel` change on the embedded model
+/// and four corruptions that no benchmark here uses; the others are set by judgement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -13,16 +13,16 @@ pub struct Config {
     pub history: usize,
     /// Good steps between two snapshots. Default: 5.
     pub every: u64,
-    /// The confidence from which the frozen model is sure of an image, and its answer stands where an image is predicted
-    /// without a step. Default: 0.8.
+    /// The confidence from which the frozen model is sure of an image, and its answer stands where an image is
+    /// predicted without a step. Default: 0.8.
     pub sure: f64,
     /// The same while classes come in runs, in steps too. Default: 0.5.
     pub sure_in_runs: f64,
     /// The largest share of images it is sure of that may be given another class in such a batch, before it answers all
     /// of them. Default: 0.15.
     pub differ: f64,
-    /// The estimated gain in accuracy, over the last steps and on the batch itself, from which the adapted model answers where
-    /// classes come in runs or images are predicted without a step; -1 asks for none. Default: 0.03.
+    /// The estimated gain in accuracy, over the last steps and on the batch itself, from which the adapted model
+    /// answers where classes come in runs or images are predicted without a step; -1 asks for none. Default: 0.03.
     pub gain: f64,
     /// The largest such share before a step that raised no estimate is undone. Default: 0.5.
     pub broken: f64,

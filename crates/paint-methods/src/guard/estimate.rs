@@ -1,18 +1,18 @@
 //! How accurate a model is on a batch, without labels, after AETTA (Lee et al., CVPR 2024).
 //!
-//! Symbols: `h` the features before the head, `W` its weight, `z` logits, `P` passes, `C` classes, `E` the entropy of the
-//! mean prediction. A pass adds `W (h ∘ ε)` to `z`, `ε` signs: dropout before the head, to second order. With `d` the share
-//! of images and passes whose class changes,
-//! `accuracy = 1 - 11.3 d / (ln C e²)`, `e = min(1, E / ln min(C, B))`: a model that sees few classes is trusted less.
+//! Symbols: `h` the features before the head, `W` its weight, `z` logits, `P` passes, `C` classes, `E` the entropy of
+//! the mean prediction. A pass adds `W (h ∘ ε)` to `z`, `ε` signs: dropout before the head, to second order. With `d`
+//! the share of images and passes whose class changes, `accuracy = 1 - 11.3 d / (ln C e²)`,
+//! `e = min(1, E / ln min(C, B))`: a model that sees few classes is trusted less.
 //!
-//! The noise is that of the frozen model's features for the adapted model too: a method gives logits, not features. A method
-//! that learns from its own predictions grows surer than it is right. Its noise is that times the ratio of the spreads of
-//! the logits, and two fifths of what it seems to gain are believed.
+//! The noise is that of the frozen model's features for the adapted model too: a method gives logits, not features. A
+//! method that learns from its own predictions grows surer than it is right. Its noise is that times the ratio of the
+//! spreads of the logits, and two fifths of what it seems to gain are believed.
 //!
-//! The constant and its fall with `ln C` fit four corruptions that no benchmark here uses at severities 1, 3 and 5 and clean
-//! images, 400 images each, on two frozen models: the embedded one (10 classes) and DeiT-Tiny (1,000); the two fifths fit
-//! PAINT and keel on the same two. `e` assumes classes that come about equally often: where they come in runs, `E` is
-//! compared with the frozen model's.
+//! The constant and its fall with `ln C` fit four corruptions that no benchmark here uses at severities 1, 3 and 5
+//! and clean images, 400 images each, on two frozen models: the embedded one (10 classes) and DeiT-Tiny (1,000); the
+//! two fifths fit PAINT and keel on the same two. `e` assumes classes that come about equally often: where they come
+//! in runs, `E` is compared with the frozen model's.
 
 use paint_nn::backbone::Backbone;
 use paint_nn::params::{Role, Slot};

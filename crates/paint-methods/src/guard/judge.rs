@@ -16,8 +16,8 @@ use crate::{Result, images};
 
 /// Fewer images than this tell nothing of a model.
 pub(super) const FEW: usize = 8;
-/// How much of the images that are not of the frozen model's most frequent class the most frequent one may gain, and what
-/// must stay of the entropy of the mean.
+/// How much of the images that are not of the frozen model's most frequent class the most frequent one may gain, and
+/// what must stay of the entropy of the mean.
 const TOP_GAIN: f64 = 0.5;
 const ENTROPY_LEFT: f64 = 0.7;
 /// How much of the running gain a step replaces.
@@ -156,8 +156,8 @@ impl Judge {
         Ok((Tensor::from_vec(rows, [b, c], adapted.device())?, count))
     }
 
-    /// The adapted model's logits of images without a step, or the frozen one's where that is not trusted, gains too little
-    /// by its estimate, or something speaks against it.
+    /// The adapted model's logits of images without a step, or the frozen one's where that is not trusted, gains too
+    /// little by its estimate, or something speaks against it.
     pub(super) fn answer(
         &self,
         images: &Tensor,

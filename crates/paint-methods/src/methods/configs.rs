@@ -1,8 +1,8 @@
 //! The settings of every method as types, for programs that do not read them from a file.
 //!
-//! Each type has a field for every key, and knows its method's name ([`Settings`]). [`Default`] gives the values of the default
-//! preset, for the baselines those of a vision transformer on ImageNet; `preset` gives others. Later versions may add keys, so
-//! end a literal with `..`:
+//! Each type has a field for every key, and knows its method's name ([`Settings`]). [`Default`] gives the values of
+//! the default preset, for the baselines those of a vision transformer on ImageNet; `preset` gives others. Later
+//! versions may add keys, so end a literal with `..`:
 //!
 //! ```
 //! use paint_methods::configs::{Preset, Settings, Tent};

@@ -3,16 +3,16 @@
 //! second network learns beside it, and both predict.
 //!
 //! A corruption shifts the distribution of the tokens after every block. Knowing that distribution on clean images
-//! ([`SourceStatistics`]), a batch of a domain seen so far in `n` images is moved as follows. Letters: `x` a token, `μ_s`
-//! its mean on clean images, `m` its mean in the domain, `D` width, `N` patches, `B` batch.
+//! ([`SourceStatistics`]), a batch of a domain seen so far in `n` images is moved as follows. Letters: `x` a token,
+//! `μ_s` its mean on clean images, `m` its mean in the domain, `D` width, `N` patches, `B` batch.
 //!
 //! 1. Running statistics of the domain, the batch included: `m ← m + (B/n)(m_B - m)`, second moments alike; `n` is
 //!    bounded by `memory`, so that a domain may drift.
 //! 2. Class tokens, after every block and channel by channel, with `σ` the deviation shrunk as in 5:
 //!    `x ← x + w ((x - m) σ_s/σ + μ_s - x)`.
 //! 3. The weight, by the positive-part rule of James and Stein: `w = max(0, 1 - e/d)` with
-//!    `d = Σ_c (m - μ_s)²_c / C_c / D`, `C` the variance between clean images, and `e = 1/n + 1/n_s` what `d` would be by
-//!    chance. Clean images are left alone, and evidence grows with `n`.
+//!    `d = Σ_c (m - μ_s)²_c / C_c / D`, `C` the variance between clean images, and `e = 1/n + 1/n_s` what `d` would
+//!    be by chance. Clean images are left alone, and evidence grows with `n`.
 //! 4. Patches, after the blocks of the settings, in the `r` leading directions `U` of the clean covariance:
 //!    `x ← x + s w (μ_s - m + Uᵀ (A - I) U (x - m))`.
 //! 5. `Σ = (n Σ_t + n_v λ) / (n + n_v)`: the domain's covariance in those directions, shrunk towards the clean one,
@@ -24,52 +24,55 @@
 //! embedding and of block 0, standardised by clean images and clipped.
 //!
 //! 7. The mean key `k` of a batch, given domain `j`: `ln p(k|j) = -f/2 (d_j/v_j + ln v_j)`, `d_j` the mean squared
-//!    distance to the domain's key, `v_j = s_j (1/B + 1/n_j + 0.03)`, `f = 12`; given a domain not met before, distance to
-//!    the clean key and `v = 1/B + 1`. Thresholds follow from the batch size.
-//! 8. The domain is the most probable state of a hidden Markov chain that changes once in a thousand images; where the
-//!    unknown one is, it is added. Batches below 16 images add one when the last 16 images together say so. Beyond
-//!    `capacity` the two nearest domains are joined. One state is that of clean images, with key 0 and
-//!    `v = 1/B + 1/n_s + 0.03`: there the frozen model answers, and nothing is learnt. The last `n` images that were taken
-//!    for clean are looked at together, with `v = 1/n + 1/n_s + 0.03 B/n` (as above while classes come in runs), and are a
-//!    domain of their own where an unknown one fits better by more than a thousand.
+//!    distance to the domain's key, `v_j = s_j (1/B + 1/n_j + 0.03)`, `f = 12`; given a domain not met before,
+//!    distance to the clean key and `v = 1/B + 1`. Thresholds follow from the batch size.
+//! 8. The domain is the most probable state of a hidden Markov chain that changes once in a thousand images; where
+//!    the unknown one is, it is added. Batches below 16 images add one when the last 16 images together say so.
+//!    Beyond `capacity` the two nearest domains are joined. One state is that of clean images, with key 0 and
+//!    `v = 1/B + 1/n_s + 0.03`: there the frozen model answers, and nothing is learnt. The last `n` images that were
+//!    taken for clean are looked at together, with `v = 1/n + 1/n_s + 0.03 B/n` (as above while classes come in
+//!    runs), and are a domain of their own where an unknown one fits better by more than a thousand.
 //!
 //! Classes that come in runs shift class tokens as a corruption does, and have to be told apart from it.
 //!
-//! 9. Equal neighbours among the predictions are counted against what independent draws would give, with a memory over
-//!    batches: `z > 3`, and a tenth more than by chance; or the last hundreds are of few classes, `c < min(K, 8)/2`
-//!    effective ones. From then on, and before sixteen neighbours have been seen (`c = 1`), class tokens stay as they are,
-//!    and the evidence for patches is `e = 0.2/c + 1/n_s`: a stream of one class would be aligned until nothing of the
-//!    class is left;
-//! 10. from then on predictions become `z/T + ln(K π)` with the shares `π` of the classes in the batch by expectation and
-//!     maximisation (Saerens et al. 2002), `T = 1.5`, where those explain the batch better than equal shares do by more than
-//!     chance.
+//! 9. Equal neighbours among the predictions are counted against what independent draws would give, with a memory
+//!    over batches: `z > 3`, and a tenth more than by chance; or the last hundreds are of few classes,
+//!    `c < min(K, 8)/2` effective ones. From then on, and before sixteen neighbours have been seen (`c = 1`), class
+//!    tokens stay as they are, and the evidence for patches is `e = 0.2/c + 1/n_s`: a stream of one class would be
+//!    aligned until nothing of the class is left;
+//! 10. from then on predictions become `z/T + ln(K π)` with the shares `π` of the classes in the batch by expectation
+//!     and maximisation (Saerens et al. 2002), `T = 1.5`, where those explain the batch better than equal shares do
+//!     by more than chance.
 //!
-//! The gradient form, `form = "gradient"`, leaves all of the above as it is and adds a copy of the network whose first
-//! `trained_blocks` blocks `θ` learn. Losses through aligned tokens collapse: an aligned pass is sure of itself whether it
-//! is right or not, and the losses only make it surer. So the copy runs without alignment, and the predictions meet.
+//! The gradient form, `form = "gradient"`, leaves all of the above as it is and adds a copy of the network whose
+//! first `trained_blocks` blocks `θ` learn. Losses through aligned tokens collapse: an aligned pass is sure of itself
+//! whether it is right or not, and the losses only make it surer. So the copy runs without alignment, and the
+//! predictions meet.
 //!
 //! 11. The statistic loss, the mean over blocks of the class tokens' distance and the patches':
 //!     `L_stat = mean_c [((m - μ_s)_c / σ_s,c)² + ((s - σ_s)_c / σ_s,c)²]`, `m` and `s` those of the batch.
-//! 12. One step on PAINT's losses with it, `L_mi + β L_ic + w_s L_stat`, by an Adam made anew, then a pull to the source:
-//!     `θ ← (1 - κ) θ + κ θ_s`. Batches below `fewest_images`, and classes that come in runs (9), take no step.
+//! 12. One step on PAINT's losses with it, `L_mi + β L_ic + w_s L_stat`, by an Adam made anew, then a pull to the
+//!     source: `θ ← (1 - κ) θ + κ θ_s`. Batches below `fewest_images`, and classes that come in runs (9), take no
+//!     step.
 //! 13. The prediction is the mean of the logits of both passes, which is that of their log-probabilities up to a
 //!     constant for each image. While classes come in runs, it is the aligned pass's alone.
 //!
 //! Without source statistics only the mean logit is moved, to the bias of the head:
-//! `z ← z - n/(n + 10) (mean z - b)`, a re-centring of the features as in NEO. On held-out corruptions that was worth between a
-//! seventh and two fifths of what the statistics are. There is nothing to learn from then, whatever `form` says.
+//! `z ← z - n/(n + 10) (mean z - b)`, a re-centring of the features as in NEO. On held-out corruptions that was worth
+//! between a seventh and two fifths of what the statistics are. There is nothing to learn from then, whatever `form`
+//! says.
 //!
-//! 14. On a convolutional network: batch norms with `(n_0 μ_s + n m + B m_B) / (n_0 + n + B)`, variances alike, which is
-//!     `bn_adapt` for `n_0 = n = 0`. No other source statistics are needed, and both forms are the same. Without batch norms it is
-//!     `source`.
+//! 14. On a convolutional network: batch norms with `(n_0 μ_s + n m + B m_B) / (n_0 + n + B)`, variances alike, which
+//!     is `bn_adapt` for `n_0 = n = 0`. No other source statistics are needed, and both forms are the same. Without
+//!     batch norms it is `source`.
 //!
 //! # Where the constants come from
-//! All were chosen on four corruptions that no benchmark here uses (speckle noise, Gaussian blur, spatter, saturate) and
-//! on conditions of our own (uniform noise, haze, posterised and dim images), never on the fifteen. The presets differ
-//! in which patches move and how far: a ViT for 32x32 images gains most from half the way in the first six blocks, where
-//! DeiT-Tiny loses, which gains from two fifths of the way after blocks 3 to 6. They differ in the form too: on DeiT-Tiny the
-//! network that learns is worth more than alignment, and both together more than either; on the small ViT alignment alone
-//! is better than both, at a fraction of the cost.
+//! All were chosen on four corruptions that no benchmark here uses (speckle noise, Gaussian blur, spatter, saturate)
+//! and on conditions of our own (uniform noise, haze, posterised and dim images), never on the fifteen. The presets
+//! differ in which patches move and how far: a ViT for 32x32 images gains most from half the way in the first six
+//! blocks, where DeiT-Tiny loses, which gains from two fifths of the way after blocks 3 to 6. They differ in the form
+//! too: on DeiT-Tiny the network that learns is worth more than alignment, and both together more than either; on the
+//! small ViT alignment alone is better than both, at a fraction of the cost.
 
 mod align;
 mod batch_norm;
@@ -105,7 +108,8 @@ use memory::Memory;
 use recentre::Recentre;
 
 const NAME: &str = "keel";
-/// At most so much of the variance between images comes with their class; half of it was measured on the embedded model.
+/// At most so much of the variance between images comes with their class; half of it was measured on the embedded
+/// model.
 const CLASS_SHARE: f64 = 0.2;
 /// The part of a state that holds the network that learns.
 const LEARNER: &str = "learner";

@@ -56,11 +56,11 @@
 //! | D19 | `capacity` | no bound | fails at the sixteenth prompt |
 //! | D22 | `redundant_forward` | no | no (R one more forward pass, which moves the key once more) |
 //!
-//! `preset = "standardised"` is ours: `paper_adam` with what was learnt from its failures. The raw cosine of class tokens
-//! finds the right prompt for less than half of the batches, because what all images share outweighs what a domain
-//! changes. `keys = "standardised"` takes that away with the clean mean and deviation of the source statistics
-//! (`paint stats`), `threshold = "relative"` measures `η` in what a batch's own domain would give, and `capacity` bounds
-//! the memory.
+//! `preset = "standardised"` is ours: `paper_adam` with what was learnt from its failures. The raw cosine of class
+//! tokens finds the right prompt for less than half of the batches, because what all images share outweighs what a
+//! domain changes. `keys = "standardised"` takes that away with the clean mean and deviation of the source statistics
+//! (`paint stats`), `threshold = "relative"` measures `η` in what a batch's own domain would give, and `capacity`
+//! bounds the memory.
 //!
 //! - D9: the paper fixes no number of pairs, so all presets do as the code does.
 //! - D12: with `every_forward` only the first and the last pass allocate; in the code D13 makes an allocation by the

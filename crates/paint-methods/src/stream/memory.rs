@@ -66,8 +66,8 @@ impl Memory {
         }
     }
 
-    /// `[n, 3, H, W]`; none while the classes are too few for a method that expects a mix: their entropy is below half of
-    /// the greatest possible.
+    /// `[n, 3, H, W]`; none while the classes are too few for a method that expects a mix: their entropy is below
+    /// half of the greatest possible.
     pub(super) fn images(&self) -> Result<Option<Tensor>> {
         let total = self.entries.len() as f64;
         let entropy: f64 = self

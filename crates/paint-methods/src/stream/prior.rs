@@ -61,7 +61,8 @@ impl Correlation {
         self.sums[2] >= ENOUGH
     }
 
-    /// Whether the last hundreds of predictions are of few classes, in whatever order: a run longer than the test's memory.
+    /// Whether the last hundreds of predictions are of few classes, in whatever order: a run longer than the test's
+    /// memory.
     pub(crate) fn is_concentrated(&self) -> bool {
         self.is_known() && self.effective_classes() < self.classes().min(MANY) as f64 / 2.0
     }
@@ -147,8 +148,8 @@ fn tempered(rows: &[f32], k: usize) -> Vec<f64> {
     z.chunks_exact(k).flat_map(softmax).collect()
 }
 
-/// `π`, the classes' shares among rows of `k` logits, by expectation and maximisation (Saerens et al. 2002). Equal where
-/// there are fewer than [`FEWEST`] rows.
+/// `π`, the classes' shares among rows of `k` logits, by expectation and maximisation (Saerens et al. 2002). Equal
+/// where there are fewer than [`FEWEST`] rows.
 pub(crate) fn shares(rows: &[f32], k: usize) -> Vec<f64> {
     shares_of(&tempered(rows, k), k)
 }

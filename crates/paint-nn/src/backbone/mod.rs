@@ -95,8 +95,8 @@ pub enum Statistics {
 
 /// Sees the tokens after each block of a transformer, and decides what the next block reads.
 pub trait AfterBlock: fmt::Debug {
-    /// The tokens to go on with in place of `tokens`, `[B, T, D]`, which block `index` gave: `[CLS, P_1..P_L, patches]`. After
-    /// the last block there are only the pooled ones. The shape must stay.
+    /// The tokens to go on with in place of `tokens`, `[B, T, D]`, which block `index` gave:
+    /// `[CLS, P_1..P_L, patches]`. After the last block there are only the pooled ones. The shape must stay.
     fn after_block(&self, index: usize, tokens: Tensor) -> Result<Tensor>;
 }
 
@@ -141,8 +141,8 @@ pub(crate) struct GradientTap {
 }
 
 impl AttentionMap {
-    /// The gradient at `map`, of its shape: none without [`Attention::WithGradient`], or where the loss does not depend on
-    /// this block.
+    /// The gradient at `map`, of its shape: none without [`Attention::WithGradient`], or where the loss does not
+    /// depend on this block.
     pub fn gradient(&self, gradients: &Gradients) -> Result<Option<Tensor>> {
         let Some(tap) = &self.tap else { return Ok(None) };
         let Some(gradient) = gradients.get(&tap.attended) else { return Ok(None) };
@@ -192,7 +192,8 @@ pub trait Backbone: Send + Sync {
         self.duplicate()
     }
 
-    /// Reports a pass of so many images, differentiated or not, that an [unwatched](Backbone::unwatched) duplicate made.
+    /// Reports a pass of so many images, differentiated or not, that an [unwatched](Backbone::unwatched) duplicate
+    /// made.
     fn note_pass(&self, _images: usize, _differentiated: bool) {}
 
     /// Chooses which statistics batch norms use until the next call; a network without batch norms ignores it.
@@ -213,9 +214,9 @@ pub trait Backbone: Send + Sync {
         Ok(())
     }
 
-    /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]`, patches with their positions (of a convolutional
-    /// network: the normalised images): computed once per batch and shared by its forward passes. It is affine, so the
-    /// embedding of a mix of images, whose weights sum to one, is the mix of their embeddings.
+    /// The part before anything that adapts, `[B, 3, H, W]` → `[B, N, D]`, patches with their positions (of a
+    /// convolutional network: the normalised images): computed once per batch and shared by its forward passes. It is
+    /// affine, so the embedding of a mix of images, whose weights sum to one, is the mix of their embeddings.
     fn embed(&self, images: &Tensor) -> Result<Tensor>;
 
     /// The rest of the network.

@@ -1,8 +1,10 @@
-//! What a method asks of its network: how many images go forward and backward, and the attention of its last prediction.
+//! What a method asks of its network: how many images go forward and backward, and the attention of its last
+//! prediction.
 //!
-//! A [`Watched`] model stands between a method and its backbone and changes nothing of what passes. Methods duplicate the
-//! model they are given; all duplicates report to one [`Watch`], so that teachers and anchors are counted too. A method
-//! that replays recorded passes works on an [unwatched](Backbone::unwatched) duplicate and reports them itself.
+//! A [`Watched`] model stands between a method and its backbone and changes nothing of what passes. Methods duplicate
+//! the model they are given; all duplicates report to one [`Watch`], so that teachers and anchors are counted too. A
+//! method that replays recorded passes works on an [unwatched](Backbone::unwatched) duplicate and reports them
+//! itself.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -44,8 +46,8 @@ impl Watch {
         }
     }
 
-    /// The features of the last forward pass made in `work`, with attention maps, if the network has any, that a backward
-    /// pass gives gradients.
+    /// The features of the last forward pass made in `work`, with attention maps, if the network has any, that a
+    /// backward pass gives gradients.
     pub fn attention<T, E>(
         &self,
         work: impl FnOnce() -> std::result::Result<T, E>,

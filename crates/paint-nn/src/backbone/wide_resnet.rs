@@ -1,7 +1,7 @@
 //! Wide residual networks (Zagoruyko & Komodakis 2016) for 32x32 images, with RobustBench's names.
 //!
-//! Depth `6n + 4`, pre-activation, a convolution on the shortcut where the shape changes. The last planes of a 32x32 image
-//! are 8x8, so the 8x8 average pool of RobustBench is the global one.
+//! Depth `6n + 4`, pre-activation, a convolution on the shortcut where the shape changes. The last planes of a 32x32
+//! image are 8x8, so the 8x8 average pool of RobustBench is the global one.
 
 use super::residual::{
     Assembly, Block, NormKind, Order, Parts, Plan, ResidualNet, Shortcut, StemPool, stages,

@@ -176,7 +176,8 @@ fn expect(name: &str, what: &str, expected: usize, found: usize) -> std::result:
     }
 }
 
-/// A stem `conv1`, stages `layer1`, `layer2`, ... and one final linear layer, as in torchvision and its CIFAR relatives.
+/// A stem `conv1`, stages `layer1`, `layer2`, ... and one final linear layer, as in torchvision and its CIFAR
+/// relatives.
 fn resnet(checkpoint: &Checkpoint) -> Option<ResnetSizes> {
     let &[width, _, _, _] = checkpoint.get("conv1.weight")?.shape.as_slice() else { return None };
     let in_stage = |name: &str| {

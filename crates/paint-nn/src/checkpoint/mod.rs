@@ -1,12 +1,12 @@
 //! Weights from files, and back.
 //!
-//! A checkpoint is a list of named arrays in host memory; nothing here knows tensors or devices. [`read`] looks at the
-//! content, not at the extension: safetensors, PyTorch's zip and legacy files, NumPy's `.npz` and `.npy`. Files come
-//! from strangers, so no reader executes anything, allocates on a header's word, or panics; each fault names the file and
-//! the cause. [`to_timm`] then brings the names and layouts of Hugging Face, torchvision and Google to timm's, which the
-//! models of this crate use, and [`Architecture::detect`] reads the sizes off the shapes.
-//! How images are prepared belongs to the weights too: [`read_preprocess`]. What this program writes for itself goes through
-//! [`write_sealed`] and [`read_sealed`], which notice every changed bit.
+//! A checkpoint is a list of named arrays in host memory; nothing here knows tensors or devices. [`read`] looks at
+//! the content, not at the extension: safetensors, PyTorch's zip and legacy files, NumPy's `.npz` and `.npy`. Files
+//! come from strangers, so no reader executes anything, allocates on a header's word, or panics; each fault names the
+//! file and the cause. [`to_timm`] then brings the names and layouts of Hugging Face, torchvision and Google to
+//! timm's, which the models of this crate use, and [`Architecture::detect`] reads the sizes off the shapes. How
+//! images are prepared belongs to the weights too: [`read_preprocess`]. What this program writes for itself goes
+//! through [`write_sealed`] and [`read_sealed`], which notice every changed bit.
 //!
 //! ```no_run
 //! use paint_nn::checkpoint;
@@ -160,8 +160,8 @@ impl IntoIterator for Checkpoint {
 
 /// Reads every array of a file, whatever its extension.
 ///
-/// Arrays are read one at a time, so a large file takes little more memory than its arrays do as f32. A file that another
-/// program changes meanwhile gives an error or wrong numbers, and never ends the process.
+/// Arrays are read one at a time, so a large file takes little more memory than its arrays do as f32. A file that
+/// another program changes meanwhile gives an error or wrong numbers, and never ends the process.
 pub fn read(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
     check_regular(path)?;

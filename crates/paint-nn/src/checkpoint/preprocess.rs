@@ -1,7 +1,8 @@
 //! How images are prepared for a set of weights.
 //!
-//! A wrong mean or standard deviation costs accuracy without an error, so it is never guessed: it comes from a file beside
-//! the weights (`config.json` as timm writes it, `preprocessor_config.json` as Hugging Face does) or from the user.
+//! A wrong mean or standard deviation costs accuracy without an error, so it is never guessed: it comes from a file
+//! beside the weights (`config.json` as timm writes it, `preprocessor_config.json` as Hugging Face does) or from the
+//! user.
 
 use std::path::Path;
 

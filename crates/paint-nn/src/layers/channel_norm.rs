@@ -1,7 +1,7 @@
 //! Norms over the channels of images.
 //!
-//! Running statistics are constants of the layer, not parameters: no gradient and no mode changes them. Training sets them
-//! from the moments of its batches.
+//! Running statistics are constants of the layer, not parameters: no gradient and no mode changes them. Training sets
+//! them from the moments of its batches.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -16,8 +16,8 @@ pub enum Scale {
     /// A cosine (Eq. 5).
     #[default]
     Absolute,
-    /// The likeness of the batch to itself ([`Queries::likeness`](super::Queries::likeness)). A single image has none, and
-    /// is never the first of a new prompt while there is another (ours).
+    /// The likeness of the batch to itself ([`Queries::likeness`](super::Queries::likeness)). A single image has
+    /// none, and is never the first of a new prompt while there is another (ours).
     Relative,
 }
 

@@ -66,7 +66,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Applies `key.path=value`; a value that is no TOML is a string, so that `--set method.preset=paper` needs no quotes.
+    /// Applies `key.path=value`; a value that is no TOML is a string, so that `--set method.preset=paper` needs no
+    /// quotes.
     pub fn set_assignment(&mut self, assignment: &str) -> Result<()> {
         let Some((key, text)) = assignment.split_once('=') else {
             return Err(Error::config(format!("expected KEY=VALUE, got {assignment:?}")));

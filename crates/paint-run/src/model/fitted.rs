@@ -12,7 +12,8 @@ use crate::{Error, Result};
 /// What brings an image to the input of a network: resized to `input_size / crop_pct`, with its proportions
 /// ([`CropMode::Center`]) or without ([`CropMode::Squash`]), then the middle cut out.
 ///
-/// As in timm, except that timm 1.0 resizes to a rectangle with bilinear weights whatever interpolation the weights ask for.
+/// As in timm, except that timm 1.0 resizes to a rectangle with bilinear weights whatever interpolation the weights
+/// ask for.
 pub fn image_steps(preprocess: &checkpoint::Preprocess) -> Result<Preprocess> {
     let [height, width] = preprocess.input_size;
     let filter = match preprocess.interpolation {
@@ -41,8 +42,8 @@ pub fn image_steps(preprocess: &checkpoint::Preprocess) -> Result<Preprocess> {
     })
 }
 
-/// A dataset whose images all have the model's size: those that have it already are left alone (unless [`Resize::Always`]),
-/// the others go through the preprocessing of the weights.
+/// A dataset whose images all have the model's size: those that have it already are left alone (unless
+/// [`Resize::Always`]), the others go through the preprocessing of the weights.
 pub struct Fitted {
     inner: Arc<dyn Dataset>,
     fit: ImageFit,

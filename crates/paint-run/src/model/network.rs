@@ -35,8 +35,8 @@ pub struct Network {
     pub model: Box<dyn Backbone>,
 }
 
-/// Builds the network of `arrays`, which have timm's names: the row that the user or the files beside the weights name, a
-/// transformer of the sizes that the arrays show, or the one row whose arrays these are.
+/// Builds the network of `arrays`, which have timm's names: the row that the user or the files beside the weights
+/// name, a transformer of the sizes that the arrays show, or the one row whose arrays these are.
 pub fn build(arrays: Checkpoint, about: &About<'_>, device: &Device) -> Result<Network> {
     let path = about.path;
     refuse_nan(&arrays, path)?;

@@ -59,8 +59,8 @@ pub fn export(state: &Path, weights: &Path, out: &Path) -> Result<usize> {
 }
 
 impl Session {
-    /// The weights as adaptation left them, with timm's names. What lies beside the network (prompts, statistics) is no part
-    /// of them; a method that changes no parameter is an error.
+    /// The weights as adaptation left them, with timm's names. What lies beside the network (prompts, statistics) is
+    /// no part of them; a method that changes no parameter is an error.
     pub fn weights(&self) -> Result<Vec<Weight>> {
         let (changed, arrays) = adapted(self.deployment.model(), &self.method.save()?)?;
         if changed == 0 {

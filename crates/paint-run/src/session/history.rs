@@ -65,8 +65,8 @@ pub fn list(path: &Path) -> Result<Vec<Version>> {
     Ok(versions)
 }
 
-/// Puts an earlier state in place of the one in the file: the one after `batches` batches, or the newest that is older than
-/// the present one. Says which.
+/// Puts an earlier state in place of the one in the file: the one after `batches` batches, or the newest that is
+/// older than the present one. Says which.
 pub fn roll_back(path: &Path, batches: Option<u64>) -> Result<Version> {
     let _claim = claim_file(path)?;
     let earlier = earlier(path, show(path)?.batches, batches)?;
@@ -92,8 +92,8 @@ pub(super) fn earlier(path: &Path, present: u64, batches: Option<u64>) -> Result
     Ok(earlier.clone())
 }
 
-/// Keeps a copy of the file as the state after so many batches, and the `count` newest copies beside those that are pinned.
-/// A pinned copy is not replaced.
+/// Keeps a copy of the file as the state after so many batches, and the `count` newest copies beside those that are
+/// pinned. A pinned copy is not replaced.
 pub(super) fn keep(path: &Path, batches: u64, count: usize) -> Result<()> {
     if is_pinned(path, batches) {
         return Ok(());

@@ -66,7 +66,8 @@ impl Images {
         self
     }
 
-    /// A list in a random order, the same for the same seed; files that are named one after the other stay as they come.
+    /// A list in a random order, the same for the same seed; files that are named one after the other stay as they
+    /// come.
     #[must_use]
     pub fn shuffled(mut self, seed: u64) -> Self {
         if let Source::List(list) = &mut self.0 {
@@ -76,8 +77,8 @@ impl Images {
         self
     }
 
-    /// Makes a list known again, so that a session that reads it after another one was stopped goes on there. Some of its
-    /// images are read for that.
+    /// Makes a list known again, so that a session that reads it after another one was stopped goes on there. Some of
+    /// its images are read for that.
     #[must_use]
     pub fn resumable(mut self) -> Self {
         if let Source::List(list) = &mut self.0 {

@@ -77,9 +77,9 @@ pub enum End {
 type Observe<'a> = dyn FnMut(&Event) -> Result<()> + 'a;
 
 impl Session {
-    /// Adapts to images batch by batch; `observe` hears of everything, and ends the reading if it fails. Whatever ends it,
-    /// what was learnt is saved first, unless the method broke down. A batch of a list that `observe` failed on counts as not
-    /// read: the next session predicts it again.
+    /// Adapts to images batch by batch; `observe` hears of everything, and ends the reading if it fails. Whatever
+    /// ends it, what was learnt is saved first, unless the method broke down. A batch of a list that `observe` failed
+    /// on counts as not read: the next session predicts it again.
     pub fn read(
         &mut self,
         images: &Images,

@@ -82,8 +82,8 @@ impl Store {
 }
 
 impl Session {
-    /// Writes the state to a file of the caller's choice, as a whole or not at all. A session that keeps its state in a file
-    /// has [`Session::save`].
+    /// Writes the state to a file of the caller's choice, as a whole or not at all. A session that keeps its state in
+    /// a file has [`Session::save`].
     pub fn save_to(&self, path: &Path) -> Result<()> {
         if self.is_broken {
             return Err(Error::NoPrediction { image: "an earlier batch".to_owned() });
@@ -91,8 +91,8 @@ impl Session {
         Store::claim(path, &self.deployment.config)?.save(&*self.method, &self.progress, 0)
     }
 
-    /// Continues from a file of [`Session::save_to`]. Damage, and a state of other weights or another method, are errors that
-    /// leave the session as it was.
+    /// Continues from a file of [`Session::save_to`]. Damage, and a state of other weights or another method, are
+    /// errors that leave the session as it was.
     pub fn load_from(&mut self, path: &Path) -> Result<()> {
         let store = Store::claim(path, &self.deployment.config)?;
         let Some((state, progress)) = store.read(self.deployment.device())? else {
@@ -110,8 +110,8 @@ impl Session {
         Ok(())
     }
 
-    /// Saves the state, and keeps a copy of it beside its file, the newest `count` in all. Says after how many batches; none
-    /// for a session without a file, and for a method that broke down.
+    /// Saves the state, and keeps a copy of it beside its file, the newest `count` in all. Says after how many
+    /// batches; none for a session without a file, and for a method that broke down.
     pub fn snapshot(&mut self, count: usize) -> Result<Option<u64>> {
         let Some(store) = self.store.as_ref().filter(|_| !self.is_broken) else { return Ok(None) };
         store.save(&*self.method, &self.progress, count)?;
@@ -119,8 +119,9 @@ impl Session {
         Ok(Some(self.progress.batches))
     }
 
-    /// Goes back to a copy that was kept: the one after `batches` batches, or the newest that is older than the present state.
-    /// The file has it then. Says after how many batches it was kept; after an error the session is as it was.
+    /// Goes back to a copy that was kept: the one after `batches` batches, or the newest that is older than the
+    /// present state. The file has it then. Says after how many batches it was kept; after an error the session is as
+    /// it was.
     pub fn roll_back(&mut self, batches: Option<u64>) -> Result<u64> {
         let Some(store) = &self.store else {
             let found = "a session that keeps none".to_owned();

@@ -2,15 +2,15 @@
 //!
 //! The folder of such a stream has a numbered folder for each holder. The highest number is the present one:
 //!
-//! 1. A server that finds no number, or a lease that has run out, makes the folder of the next one. That is a rename, which
-//!    succeeds for one of several.
+//! 1. A server that finds no number, or a lease that has run out, makes the folder of the next one. That is a rename,
+//!    which succeeds for one of several.
 //! 2. It takes over the files of the number before ([`super::Storage`]) and writes only to its own folder.
 //! 3. It renews its lease, and stops to answer when a renewal is overdue.
 //! 4. Before it answers what changed the state, it looks for a higher number; if there is one, nothing is answered.
 //!
-//! So the number fences: what a server writes that was overtaken while it slept lies where nobody reads any more, and was
-//! told to nobody. Clocks decide only how long a takeover takes. They may differ by half of a lease before a server loses
-//! streams that it still serves.
+//! So the number fences: what a server writes that was overtaken while it slept lies where nobody reads any more, and
+//! was told to nobody. Clocks decide only how long a takeover takes. They may differ by half of a lease before a
+//! server loses streams that it still serves.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
@@ -172,8 +172,8 @@ impl Lease {
         self.lock().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Makes it last for another while, unless it has run out or somebody has the next number. What cannot be written is
-    /// tried again.
+    /// Makes it last for another while, unless it has run out or somebody has the next number. What cannot be written
+    /// is tried again.
     pub(crate) fn renew(&self) {
         let mut until = self.lock();
         let Some(end) = *until else { return };

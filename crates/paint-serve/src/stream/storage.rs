@@ -1,4 +1,5 @@
-//! Where the states of a model's streams are: files of one server, or a folder for each stream that servers take in turns.
+//! Where the states of a model's streams are: files of one server, or a folder for each stream that servers take in
+//! turns.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -7,7 +7,8 @@ use super::chart::Mark;
 /// The most names that have room below a chart.
 const NAMES: usize = 40;
 
-/// The batches at which a visit begins, with its name; of many, those at which another domain begins, if they have room.
+/// The batches at which a visit begins, with its name; of many, those at which another domain begins, if they have
+/// room.
 pub(super) fn visits(batches: &[BatchDone]) -> Vec<Mark> {
     let mut starts: Vec<(usize, &str)> = Vec::new();
     let mut last = None;

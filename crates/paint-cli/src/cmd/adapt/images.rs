@@ -23,8 +23,8 @@ pub(crate) struct ImageArgs {
     /// File with the name of one image per line; - reads names from standard input as they come
     #[arg(long, value_name = "FILE", conflicts_with = "images")]
     list: Option<PathBuf>,
-    /// Read images in their order; without it they are shuffled, because images sorted by class or by place teach little.
-    /// Names from standard input stay in order
+    /// Read images in their order; without it they are shuffled, because images sorted by class or by place teach
+    /// little. Names from standard input stay in order
     #[arg(long)]
     in_order: bool,
     /// Leave photographs as they are stored, as torchvision and the benchmarks read them

@@ -58,8 +58,8 @@ pub(crate) struct Args {
     /// Corrupt the clean images on the fly
     #[arg(long)]
     pub(super) corrupt: bool,
-    /// Clean images for the accuracy on clean images, where the stream has none: CIFAR-10 in its official layout, a folder
-    /// by class, or an array
+    /// Clean images for the accuracy on clean images, where the stream has none: CIFAR-10 in its official layout, a
+    /// folder by class, or an array
     #[arg(long, value_name = "PATH")]
     pub(super) clean_data: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! `paint bench`: how good and how fast, measured. Without a subcommand it runs a grid of methods under a pinned protocol.
+//! `paint bench`: how good and how fast, measured. Without a subcommand it runs a grid of methods under a pinned
+//! protocol.
 
 mod command;
 mod grid;
@@ -64,8 +65,8 @@ struct Flags {
 pub(super) const COMMAND_ALONE: &str =
     "--dry-run and --threads are for the command alone; RAYON_NUM_THREADS sets threads";
 
-/// `paint bench` with these flags, for other programs: says nothing, passes events on, and ends after the present batches
-/// once `stop` is true.
+/// `paint bench` with these flags, for other programs: says nothing, passes events on, and ends after the present
+/// batches once `stop` is true.
 pub fn bench(
     flags: impl IntoIterator<Item = OsString>,
     stop: &Arc<AtomicBool>,

@@ -1,8 +1,8 @@
 //! Which class a folder's name stands for.
 //!
-//! The class of the model if all folders have names that the model gives its classes, ImageNet's index if all are WordNet ids,
-//! the number if all are numbers. Other names are refused where the model's are known, and otherwise numbered in
-//! alphabetical order.
+//! The class of the model if all folders have names that the model gives its classes, ImageNet's index if all are
+//! WordNet ids, the number if all are numbers. Other names are refused where the model's are known, and otherwise
+//! numbered in alphabetical order.
 
 use std::path::Path;
 

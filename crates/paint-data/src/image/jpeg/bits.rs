@@ -3,8 +3,8 @@
 use super::huffman::{Huffman, LOOKAHEAD};
 use super::markers::PADDING;
 
-/// A reader of bits. Past the end it gives zeros and remembers it, so that the inner loops need not look; so it does with
-/// damage, which libjpeg reads over with a warning.
+/// A reader of bits. Past the end it gives zeros and remembers it, so that the inner loops need not look; so it does
+/// with damage, which libjpeg reads over with a warning.
 pub(super) struct Bits<'a> {
     /// With [`PADDING`] at the end.
     data: &'a [u8],

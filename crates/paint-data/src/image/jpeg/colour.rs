@@ -21,7 +21,8 @@ pub(crate) enum Colour {
 }
 
 impl Colour {
-    /// By libjpeg's rules: JFIF is always `YCbCr`, an Adobe marker says, and otherwise only components named R, G, B are that.
+    /// By libjpeg's rules: JFIF is always `YCbCr`, an Adobe marker says, and otherwise only components named R, G, B
+    /// are that.
     pub(super) fn of(tables: &Tables, ids: &[u8]) -> Self {
         match (ids.len(), tables.adobe) {
             (1, _) => Self::Grey,

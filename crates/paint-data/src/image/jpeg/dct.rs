@@ -2,8 +2,8 @@
 //!
 //! Loeffler, Ligtenberg and Moschytz's eleven-multiplication factorisation with 13-bit constants; two extra bits are
 //! kept between the passes. The same roundings at the same places give the same bytes as libjpeg. Eight blocks are
-//! transformed at once: block `i` is lane `i` of every operation, so that neither pass has to exchange lanes. Coefficients no
-//! image has, as damaged files hold, wrap around.
+//! transformed at once: block `i` is lane `i` of every operation, so that neither pass has to exchange lanes.
+//! Coefficients no image has, as damaged files hold, wrap around.
 
 /// Blocks transformed at once.
 pub(crate) const LANES: usize = 8;

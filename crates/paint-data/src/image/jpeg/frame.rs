@@ -1,6 +1,7 @@
 //! The frame: size, components, and where their blocks are kept.
 //!
-//! Blocks are kept eight side by side: the `k`th coefficients of all eight lie together, which is how [`super::dct`] takes them.
+//! Blocks are kept eight side by side: the `k`th coefficients of all eight lie together, which is how [`super::dct`]
+//! takes them.
 
 use super::dct::LANES;
 use super::fault::{Fault, Outcome};
@@ -113,10 +114,11 @@ impl Header {
 
     /// Refuses a frame that the `bytes` after it cannot hold, before anything is allocated for it.
     ///
-    /// Runs of empty blocks, thousands in a few bits, exist only for the bands of progressive scans. A constant coefficient is always coded
-    /// by block: with a Huffman code, which has a bit at least, or with one bit that refines it. Each component needs a scan of
-    /// them, so a progressive image has a bit a block or more; a sequential one has two, because the others end with a
-    /// code too. A plain white page comes down to that, so nothing that can be decoded is refused.
+    /// Runs of empty blocks, thousands in a few bits, exist only for the bands of progressive scans. A constant
+    /// coefficient is always coded by block: with a Huffman code, which has a bit at least, or with one bit that
+    /// refines it. Each component needs a scan of them, so a progressive image has a bit a block or more; a
+    /// sequential one has two, because the others end with a code too. A plain white page comes down to that, so
+    /// nothing that can be decoded is refused.
     pub(super) fn check_room(&self, bytes: usize) -> Outcome<()> {
         let blocks = self.components.iter().map(|&(_, h, v, _)| {
             let (across, down) = self.samples(h, v);

@@ -11,8 +11,8 @@ pub(super) const COEFFICIENT_LOOKAHEAD: u32 = 10;
 pub(super) struct Huffman {
     /// For the next bits: length and symbol, or length 0 for longer codes.
     short: [(u8, u8); 1 << LOOKAHEAD],
-    /// For the next bits, where they hold a code and the magnitude after it: the coefficient, the run of zeros before it,
-    /// and the bits of both together; 0 bits otherwise.
+    /// For the next bits, where they hold a code and the magnitude after it: the coefficient, the run of zeros before
+    /// it, and the bits of both together; 0 bits otherwise.
     coefficients: Box<[Coefficient; 1 << COEFFICIENT_LOOKAHEAD]>,
     /// For each length from 1: the first code that is longer, left-aligned in 16 bits.
     ends: [u32; 16],

@@ -105,7 +105,8 @@ impl<'a> Markers<'a> {
         data.extend_from_slice(&[0; PADDING]);
     }
 
-    /// Takes the restart marker number `count` (modulo eight), or finds the best place to go on without it, as libjpeg does.
+    /// Takes the restart marker number `count` (modulo eight), or finds the best place to go on without it, as
+    /// libjpeg does.
     pub(super) fn restart(&mut self, count: usize) -> Outcome<Restart> {
         let expected = (count % 8) as u8;
         let mut found = Restart::InOrder;

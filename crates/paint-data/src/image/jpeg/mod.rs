@@ -4,17 +4,17 @@
 //! triangle filters for halved chroma, and libjpeg's fixed-point colours. The pixels of `zune-jpeg` differ
 //! enough to change the class that a network predicts for three ImageNet crops of two thousand.
 //!
-//! [`markers`] cuts the file into segments; [`tables`] and [`frame`] hold what they define; [`scan`] walks over the blocks,
-//! which [`sequential`] and [`progressive`] decode from [`bits`] and [`huffman`] codes; [`transform`] makes samples of
-//! coefficients ([`dct`]), [`upsample`] and [`colour`] pixels of samples.
+//! [`markers`] cuts the file into segments; [`tables`] and [`frame`] hold what they define; [`scan`] walks over the
+//! blocks, which [`sequential`] and [`progressive`] decode from [`bits`] and [`huffman`] codes; [`transform`] makes
+//! samples of coefficients ([`dct`]), [`upsample`] and [`colour`] pixels of samples.
 //!
 //! # Fidelity
-//! libjpeg warns and goes on where data are damaged: bits that are no code, data that end before their scan does, restart markers
-//! out of order, components without a scan. So does this decoder; [`decode`] gives the first damage beside the image, for
-//! those who want none. Three things differ. A file without its end marker is refused, as Pillow and torchvision refuse it:
-//! half an image must not pass for a whole one. libjpeg smooths the blocks of progressive files whose later scans are missing;
-//! here they are shown as they are. And coefficients that no image has, which damage makes, wrap around elsewhere than in its
-//! vector code.
+//! libjpeg warns and goes on where data are damaged: bits that are no code, data that end before their scan does,
+//! restart markers out of order, components without a scan. So does this decoder; [`decode`] gives the first damage
+//! beside the image, for those who want none. Three things differ. A file without its end marker is refused, as
+//! Pillow and torchvision refuse it: half an image must not pass for a whole one. libjpeg smooths the blocks of
+//! progressive files whose later scans are missing; here they are shown as they are. And coefficients that no image
+//! has, which damage makes, wrap around elsewhere than in its vector code.
 
 mod bits;
 pub(crate) mod colour;
@@ -48,16 +48,17 @@ use crate::{Error, Result};
 
 /// The most scans a file may have; real ones have a dozen.
 const MAX_SCANS: usize = 100;
-/// A scan of a few bytes can pass over the whole image, so the coefficients that all scans pass over are bounded by the size of
-/// the file. A blank page takes one bit per block, and its ten scans pass over two hundred coefficients of each: 1,600 per byte.
+/// A scan of a few bytes can pass over the whole image, so the coefficients that all scans pass over are bounded by
+/// the size of the file. A blank page takes one bit per block, and its ten scans pass over two hundred coefficients
+/// of each: 1,600 per byte.
 const MAX_WORK_PER_BYTE: usize = 4096;
 /// The sample of a block without coefficients.
 const MIDDLE: u8 = 128;
 /// Work that is done for any file, whatever its size.
 const FREE_WORK: usize = 1 << 26;
 
-/// Decodes a JPEG, and gives the damage that was read over; `check` sees width and height before anything is allocated for
-/// them.
+/// Decodes a JPEG, and gives the damage that was read over; `check` sees width and height before anything is
+/// allocated for them.
 pub(super) fn decode(
     bytes: &[u8],
     check: impl Fn(usize, usize) -> Result<()>,

@@ -4,8 +4,8 @@ use super::dct::{Blocks, LANES, inverse};
 use super::frame::{Component, Group};
 use crate::simd::wide;
 
-/// Makes samples of `rows` rows of blocks, the first kept ones, which belong at row `first` of the plane; the coefficients are zero
-/// afterwards.
+/// Makes samples of `rows` rows of blocks, the first kept ones, which belong at row `first` of the plane; the
+/// coefficients are zero afterwards.
 pub(super) fn transform(component: &mut Component, first: usize, rows: usize) {
     let Component { coefficients, plane, groups, steps, .. } = component;
     // A component without a scan has none, and no coefficients either.

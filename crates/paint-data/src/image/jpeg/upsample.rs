@@ -19,8 +19,8 @@ pub(crate) enum Enlarge {
 }
 
 impl Enlarge {
-    /// For a component of this width, given its sampling factors and the largest, across and down; `None` if one does not
-    /// divide the other.
+    /// For a component of this width, given its sampling factors and the largest, across and down; `None` if one does
+    /// not divide the other.
     pub(crate) fn new(
         (h, max_h): (usize, usize),
         (v, max_v): (usize, usize),

@@ -1,5 +1,8 @@
 //! Which domain images come from: a bounded memory, read as a hidden Markov chain (Eq. 7 and 8).
 
+#[cfg(test)]
+mod tests;
+
 use paint_nn::state::State;
 use paint_tensor::{Device, Tensor};
 
@@ -87,8 +90,8 @@ fn fit(key: &[f32], b: usize, domain: &Domain) -> f64 {
     log_density(mean_square(key, Some(&domain.key)), v)
 }
 
-/// How well the mean `key` of `n` images fits clean images, whose keys have mean 0 and variance 1. `least` is [`LEAST`], or
-/// what several batches leave of it.
+/// How well the mean `key` of `n` images fits clean images, whose keys have mean 0 and variance 1. `least` is
+/// [`LEAST`], or what several batches leave of it.
 fn fit_clean(key: &[f32], n: usize, clean_images: u64, least: f64) -> f64 {
     log_density(mean_square(key, None), 1.0 / n as f64 + 1.0 / clean_images as f64 + least)
 }
@@ -111,9 +114,9 @@ impl Memory {
         argmax(&fits).filter(|&at| fits[at] > clean)
     }
 
-    /// The place of the domain that a batch belongs to, which learns its key; a new one where none fits (Eq. 8); none where
-    /// the images are clean. `is_mixed` says that classes do not come in runs, `blocks` are those of the network, `bound` is
-    /// the most images that count.
+    /// The place of the domain that a batch belongs to, which learns its key; a new one where none fits (Eq. 8); none
+    /// where the images are clean. `is_mixed` says that classes do not come in runs, `blocks` are those of the
+    /// network, `bound` is the most images that count.
     pub(super) fn assign(
         &mut self,
         keys: &Keys,
@@ -162,8 +165,8 @@ impl Memory {
         Some(if self.domains.len() > capacity { self.merge(at) } else { at })
     }
 
-    /// Images taken for clean one batch at a time may be a domain near to it, which many of them together tell: over batches
-    /// of mixed classes what sets single ones apart averages out. The new domain then.
+    /// Images taken for clean one batch at a time may be a domain near to it, which many of them together tell: over
+    /// batches of mixed classes what sets single ones apart averages out. The new domain then.
     fn suspect(
         &mut self,
         key: &[f32],
@@ -205,7 +208,8 @@ impl Memory {
         self.suspects = Default::default();
     }
 
-    /// Small batches: a new domain where the last [`WINDOW`] images together are neither clean nor of one that is known.
+    /// Small batches: a new domain where the last [`WINDOW`] images together are neither clean nor of one that is
+    /// known.
     fn watch(&mut self, keys: &Keys, blocks: usize) {
         self.window.extend_from_slice(&keys.rows);
         self.window.drain(..self.window.len().saturating_sub(WINDOW));
@@ -321,55 +325,5 @@ impl Domain {
             let trusted = before as f32 + TRUST;
             self.spread = (self.spread * trusted + b as f32 * spread) / (trusted + b as f32);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use paint_rng::Seed;
-
-    use super::*;
-
-    /// Keys of 50 images around `centre` in every channel, with the spread of real ones.
-    fn keys(centre: f64, seed: u64) -> Keys {
-        let mut rng = Seed(seed).derive("keys", &[]);
-        let row = |_| (0..64).map(|_| (centre + 0.9 * rng.normal()) as f32).collect();
-        Keys { rows: (0..50).map(row).collect(), clean_images: 300 }
-    }
-
-    #[test]
-    fn domains_half_a_deviation_apart_are_told_apart_and_known_again() {
-        let mut memory = Memory::default();
-        let mut assign = |centre, seed| memory.assign(&keys(centre, seed), true, 1, (16, 200));
-        let places = [1.0, 1.0, 0.5, 0.5, 1.0, 0.5].into_iter().zip(1..);
-        let found: Vec<_> = places.map(|(centre, seed)| assign(centre, seed)).collect();
-        assert_eq!(found, [0, 0, 1, 1, 0, 1].map(Some));
-    }
-
-    #[test]
-    fn clean_images_are_of_no_domain_before_and_after_one_that_is_near() {
-        let mut memory = Memory::default();
-        let centres = [0.0, 0.05, 0.5, 0.5, 0.0, 0.5].into_iter().zip(1..);
-        let found: Vec<_> = centres
-            .map(|(centre, seed)| {
-                let keys = keys(centre, seed);
-                let at = memory.assign(&keys, true, 1, (16, 200));
-                assert_eq!(memory.find(&keys), at);
-                at
-            })
-            .collect();
-        assert_eq!(found, [None, None, Some(0), Some(0), None, Some(0)]);
-    }
-
-    #[test]
-    fn a_domain_that_is_near_to_clean_images_is_found_in_many_and_not_in_runs_of_a_class() {
-        let found = |centre: f64, is_mixed: bool| {
-            let mut memory = Memory::default();
-            (0..12)
-                .find(|&seed| memory.assign(&keys(centre, seed), is_mixed, 1, (16, 200)).is_some())
-        };
-        assert_eq!(found(0.0, true), None);
-        assert!(found(0.3, true).is_some_and(|batches| (1..6).contains(&batches)));
-        assert_eq!(found(0.3, false), None);
     }
 }

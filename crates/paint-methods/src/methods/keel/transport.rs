@@ -10,8 +10,9 @@ const REFRESH: u64 = 200;
 /// The smallest eigenvalue that counts, as a share of the largest.
 const FLOOR: f64 = 1e-7;
 
-/// `w = max(0, 1 - e / d)` of Eq. 3: the share of a shift that evidence supports, by the positive-part rule of James and
-/// Stein. `shift` is `m - μ_s`, `between` the variance between images, `n` and `n_s` the images that `m` and `μ_s` come from.
+/// `w = max(0, 1 - e / d)` of Eq. 3: the share of a shift that evidence supports, by the positive-part rule of James
+/// and Stein. `shift` is `m - μ_s`, `between` the variance between images, `n` and `n_s` the images that `m` and
+/// `μ_s` come from.
 pub(super) fn evidence(shift: &[f64], between: &[f32], n: f64, n_s: f64) -> f64 {
     let ratios = shift.iter().zip(between).map(|(x, c)| x * x / f64::from(*c));
     let d = ratios.sum::<f64>() / shift.len() as f64;
@@ -104,8 +105,8 @@ impl Map {
     }
 }
 
-/// `A - I` of Eq. 6: `A = R (R Σ R)^(-½) R` with `R = diag(λ^½)` takes the covariance `Σ` to `R²`, and is the map of least
-/// displacement between normal distributions that does.
+/// `A - I` of Eq. 6: `A = R (R Σ R)^(-½) R` with `R = diag(λ^½)` takes the covariance `Σ` to `R²`, and is the map of
+/// least displacement between normal distributions that does.
 fn transport(covariance: &[f64], scale: &[f32]) -> Vec<f64> {
     let r = scale.len();
     let scaled = |(at, x): (usize, &f64)| x * f64::from(scale[at / r]) * f64::from(scale[at % r]);

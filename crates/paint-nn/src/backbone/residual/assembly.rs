@@ -116,7 +116,8 @@ impl Assembly {
         })
     }
 
-    /// The classifier `name.weight` `[C, inputs]` and `name.bias` `[C]`, and `C`: the checkpoint's, or else the usual one.
+    /// The classifier `name.weight` `[C, inputs]` and `name.bias` `[C]`, and `C`: the checkpoint's, or else the usual
+    /// one.
     pub(in crate::backbone) fn head(
         &mut self,
         name: &str,

@@ -19,8 +19,8 @@ pub(in crate::backbone) enum Order {
 #[derive(Debug, Clone)]
 pub(in crate::backbone) enum Shortcut {
     Identity,
-    /// The mean of `window`² pixels, every `stride`-th one, between channels of zeros. A window of one pixel keeps every
-    /// `stride`-th pixel ("option A").
+    /// The mean of `window`² pixels, every `stride`-th one, between channels of zeros. A window of one pixel keeps
+    /// every `stride`-th pixel ("option A").
     Zeros {
         window: usize,
         stride: usize,

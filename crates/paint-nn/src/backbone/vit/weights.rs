@@ -15,7 +15,8 @@ use crate::params::{Params, Role, Slot};
 /// The standard deviation of drawn weights, as in timm.
 const INIT_STD: f64 = 0.02;
 
-/// Drawn as timm draws them: weights and embeddings from N(0, 0.02²) truncated at two standard deviations, biases zero, norms one.
+/// Drawn as timm draws them: weights and embeddings from N(0, 0.02²) truncated at two standard deviations, biases
+/// zero, norms one.
 pub(super) fn draw(config: &VitConfig, seed: Seed, device: &Device) -> Result<Params> {
     let mut params = Params::default();
     for (i, Declaration { name, role, shape }) in config.parameters().into_iter().enumerate() {

@@ -1,7 +1,7 @@
 //! One set of names for every publisher's ViT: timm's, which the models of this crate use.
 //!
-//! A convention is one file with one function, which says where an array goes and in what layout. Names it does not know
-//! are kept, so that a model can refuse them by name.
+//! A convention is one file with one function, which says where an array goes and in what layout. Names it does not
+//! know are kept, so that a model can refuse them by name.
 
 mod google;
 mod huggingface;

@@ -1,8 +1,8 @@
 //! Which names a pickle may use, and what calling them means here.
 //!
-//! Python's own unpickler imports whatever a pickle names and calls it, which is why loading a stranger's `.pth` runs a
-//! stranger's code. Here a name is only text: the few that build tensors and dictionaries are understood, names that only
-//! an attack would use end the reading, and every other class becomes a placeholder that holds nothing.
+//! Python's own unpickler imports whatever a pickle names and calls it, which is why loading a stranger's `.pth` runs
+//! a stranger's code. Here a name is only text: the few that build tensors and dictionaries are understood, names
+//! that only an attack would use end the reading, and every other class becomes a placeholder that holds nothing.
 
 use super::value::{Global, Heap, Node, Storage, Tensor, Value};
 use paint_files::{Dtype, Fault};

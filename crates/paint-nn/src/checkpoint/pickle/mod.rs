@@ -1,8 +1,8 @@
 //! A pickle machine that can execute nothing.
 //!
-//! A pickle is a program for a stack machine. This one knows the instructions that Python writes for data; those that no
-//! `torch.save` needs are refused by name. Names of classes and functions are text here ([`globals`] says which are
-//! understood), so there is nothing that a file could call.
+//! A pickle is a program for a stack machine. This one knows the instructions that Python writes for data; those that
+//! no `torch.save` needs are refused by name. Names of classes and functions are text here ([`globals`] says which
+//! are understood), so there is nothing that a file could call.
 
 mod globals;
 mod value;

@@ -80,8 +80,8 @@ pub(in super::super) struct Heap<'a> {
 }
 
 impl<'a> Heap<'a> {
-    /// Python spends at least two bytes on each container, class or string, so a pickle of `length` bytes that makes more
-    /// nodes was not written by Python.
+    /// Python spends at least two bytes on each container, class or string, so a pickle of `length` bytes that makes
+    /// more nodes was not written by Python.
     pub(super) fn for_pickle(length: usize) -> Self {
         Self { nodes: Vec::new(), limit: length / 2 + 16 }
     }

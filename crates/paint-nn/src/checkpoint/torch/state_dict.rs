@@ -1,7 +1,7 @@
 //! Finding the weights in what `torch.save` was given.
 //!
-//! A state dictionary maps names to tensors. Trainers put it under `state_dict`, `model` or `net` of a larger dictionary
-//! with epochs, optimizers and arguments beside it; those are reported, never needed.
+//! A state dictionary maps names to tensors. Trainers put it under `state_dict`, `model` or `net` of a larger
+//! dictionary with epochs, optimizers and arguments beside it; those are reported, never needed.
 
 use paint_files::{Fault, abridged};
 
