@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::journal::Journal;
-use crate::metrics;
+use crate::metrics::{self, Source};
 use crate::model::Model;
 use crate::options::Options;
 use crate::stream::{Key, Live, Table};
@@ -69,7 +69,12 @@ impl Shared {
 
     /// What is measured now, as Prometheus reads it.
     pub(crate) fn metrics(&self) -> String {
-        let sources: Vec<_> = self.models.iter().map(|model| model.measured(&self.table)).collect();
+        let measured = self.models.iter().map(|model| Source {
+            model: &model.name,
+            metrics: &model.metrics,
+            gauges: self.table.gauges(&model.name),
+        });
+        let sources: Vec<_> = measured.collect();
         metrics::text(&sources, self.queued.load(Ordering::Relaxed))
     }
 

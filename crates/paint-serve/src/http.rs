@@ -4,6 +4,8 @@ mod access;
 mod admin;
 mod app;
 mod connections;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod inference;
 mod page;
 mod secure;
@@ -24,7 +26,7 @@ impl Surface {
         let routes = match self {
             Self::Inference => inference::routes(),
             Self::Administration => admin::routes(),
-            Self::Grpc => grpc(),
+            Self::Grpc => grpc_routes(),
         };
         let routes = routes.with_state(Arc::clone(app));
         let routes = routes.layer(from_fn_with_state(Arc::new(access), access::check));
@@ -42,12 +44,12 @@ impl Surface {
 }
 
 #[cfg(feature = "grpc")]
-fn grpc() -> Router<Arc<App>> {
-    crate::grpc::routes()
+fn grpc_routes() -> Router<Arc<App>> {
+    grpc::routes()
 }
 
 /// Options that ask for it are refused.
 #[cfg(not(feature = "grpc"))]
-fn grpc() -> Router<Arc<App>> {
+fn grpc_routes() -> Router<Arc<App>> {
     Router::new()
 }

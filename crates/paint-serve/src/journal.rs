@@ -5,12 +5,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+use crate::clock::now;
 use crate::error::{Error, Result};
 use crate::stream::Key;
 
@@ -38,11 +38,6 @@ pub(crate) struct Entry {
 pub(crate) struct Journal {
     audit: Mutex<(File, VecDeque<Entry>)>,
     events: broadcast::Sender<Arc<str>>,
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 impl Journal {

@@ -22,11 +22,10 @@
 //! # }
 //! ```
 
+mod clock;
 mod engine;
 mod error;
 mod fault;
-#[cfg(feature = "grpc")]
-mod grpc;
 mod http;
 mod journal;
 mod looks;
@@ -36,6 +35,7 @@ mod options;
 mod protocol;
 mod replay;
 mod server;
+mod storage;
 mod stream;
 mod thumbnail;
 

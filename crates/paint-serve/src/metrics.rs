@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::journal::now;
+use crate::clock::now;
 
 /// Upper ends of the buckets, in seconds.
 const BUCKETS: [f64; 12] =

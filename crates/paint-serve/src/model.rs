@@ -9,8 +9,8 @@ use paint_run::{Deployment, deployment};
 use paint_tensor::Tensor;
 
 use crate::fault::Fault;
-use crate::metrics::{Metrics, Source};
-use crate::stream::{Storage, Table};
+use crate::metrics::Metrics;
+use crate::storage::Storage;
 
 /// The model, its preprocessing and its method.
 pub(crate) struct Model {
@@ -45,11 +45,6 @@ impl Model {
             fit: ImageFit::new(&spec.preprocess, model.resize)?,
             deployment: Arc::new(deployment),
         })
-    }
-
-    /// What is measured of it.
-    pub(crate) fn measured(&self, table: &Table) -> Source<'_> {
-        Source { model: &self.name, metrics: &self.metrics, gauges: table.gauges(&self.name) }
     }
 
     /// Floats of one image.

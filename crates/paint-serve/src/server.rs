@@ -15,7 +15,7 @@ use crate::http::{Access, App, Secure, Service, Surface, secure, serve};
 use crate::journal::{Journal, log};
 use crate::model::Model;
 use crate::options::Options;
-use crate::stream::Storage;
+use crate::storage::Storage;
 
 /// Threads of input and output.
 const IO_THREADS: usize = 2;

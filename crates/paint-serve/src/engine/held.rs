@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Shared;
 use super::job::mean_entropy;
+use crate::clock::now;
 use crate::fault::Fault;
-use crate::journal::now;
 use crate::looks::Looks;
 use crate::metrics::Metrics;
 use crate::model::Model;

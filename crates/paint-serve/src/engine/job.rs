@@ -8,7 +8,8 @@ use paint_tensor::Tensor;
 use tokio::sync::oneshot;
 
 use crate::fault::Fault;
-use crate::stream::{Bounds, Facts, Key};
+use crate::storage::Bounds;
+use crate::stream::{Facts, Key};
 
 /// What becomes of the images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use tokio::sync::oneshot;
 
 use super::job::Job;
 use crate::fault::Fault;
-use crate::stream::{Key, StreamId};
+use crate::storage::StreamId;
+use crate::stream::Key;
 
 /// Something to do.
 pub(super) enum Task {

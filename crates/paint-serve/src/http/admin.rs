@@ -20,7 +20,8 @@ use super::app::App;
 use crate::engine::{Command, Shared};
 use crate::fault::Fault;
 use crate::model::Model;
-use crate::stream::{Key, Live, StreamId};
+use crate::storage::StreamId;
+use crate::stream::{Key, Live};
 
 type Answered = Result<Response, Fault>;
 

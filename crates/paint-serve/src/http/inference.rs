@@ -25,7 +25,8 @@ use crate::protocol::{
     Ask, Images, JSON_LENGTH, Reply, Request, VERSION, Wanted, config, images, metadata, server,
     statistics, wanted,
 };
-use crate::stream::{Key, StreamId};
+use crate::storage::StreamId;
+use crate::stream::Key;
 
 /// The stream of a request for proxies, which do not read bodies.
 const STREAM: &str = "x-paint-stream";

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::data::Data;
 use crate::fault::Fault;
 use crate::options::Mode;
-use crate::stream::{Bounds, StreamId};
+use crate::storage::{Bounds, StreamId};
 
 /// The JSON of a request. What is not known here is ignored, as the protocol asks.
 #[derive(Debug, Deserialize)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use super::id::StreamId;
 use crate::model::Model;
+use crate::storage::StreamId;
 
 /// A stream of a model.
 #[derive(Clone)]

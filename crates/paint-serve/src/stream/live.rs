@@ -8,11 +8,11 @@ use paint_methods::Predictor;
 use serde::Serialize;
 
 use super::key::Key;
-use super::lease::Lease;
 use super::pending::Pending;
 use crate::fault::Fault;
 use crate::looks::Looks;
 use crate::options::Options;
+use crate::storage::Lease;
 
 /// Steps of the timeline.
 const POINTS: usize = 4096;

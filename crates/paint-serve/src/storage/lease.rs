@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::now;
 use crate::fault::Fault;
-use crate::journal::now;
 
 const CARD: &str = "lease.json";
 /// Digits of a folder's name.
@@ -31,12 +31,12 @@ const DIGITS: usize = 9;
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     /// No other process has this name: machine, process, and when it began.
-    pub(super) holder: String,
+    pub(crate) holder: String,
     pub(crate) time: Duration,
 }
 
 impl Terms {
-    pub(super) fn new(time: Duration) -> Self {
+    pub(crate) fn new(time: Duration) -> Self {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let host: String = host.trim().chars().map(plain).collect();
@@ -92,7 +92,7 @@ impl Card {
 }
 
 /// The numbered folders, the lowest first.
-pub(super) fn numbers(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(crate) fn numbers(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -120,7 +120,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Takes the next number of a stream's folder, if nobody holds the present one.
-    pub(super) fn take(folder: &Path, terms: &Terms) -> Result<Self, Fault> {
+    pub(crate) fn take(folder: &Path, terms: &Terms) -> Result<Self, Fault> {
         let failed = |error: io::Error| {
             Fault::Failed(format!("cannot lease a stream: {error}: {}", folder.display()))
         };
@@ -155,7 +155,7 @@ impl Lease {
     }
 
     /// The holder's own folder.
-    pub(super) fn place(&self) -> &Path {
+    pub(crate) fn place(&self) -> &Path {
         &self.place
     }
 

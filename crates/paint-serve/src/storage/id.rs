@@ -59,7 +59,7 @@ impl StreamId {
     }
 
     /// The name without its ending; it has no dot.
-    pub(super) fn stem(&self) -> String {
+    pub(crate) fn stem(&self) -> String {
         let mut name = String::new();
         for byte in self.0.bytes() {
             match byte {
@@ -76,7 +76,7 @@ impl StreamId {
     }
 
     /// The id that a file's name without its ending stands for.
-    pub(super) fn of_stem(name: &str) -> Option<Self> {
+    pub(crate) fn of_stem(name: &str) -> Option<Self> {
         let mut bytes = Vec::new();
         let mut rest = name.as_bytes();
         while let Some((&first, tail)) = rest.split_first() {

@@ -1,15 +1,19 @@
 //! Where the states of a model's streams are: files of one server, or a folder for each stream that servers take in
 //! turns.
 
+mod id;
+mod lease;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::id::StreamId;
-use super::lease::{Lease, Terms, numbers};
 use crate::fault::Fault;
+pub(crate) use id::{Bounds, StreamId};
+pub(crate) use lease::Lease;
+use lease::{Terms, numbers};
 
 /// The ending of the folder of a stream that servers share.
 const SHARED: &str = ".lease";

@@ -21,8 +21,8 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use prost::Message;
 
+use super::App;
 use crate::fault::Fault;
-use crate::http::App;
 use messages::{
     ModelInferRequest, ModelName, ModelReadyResponse, ServerLiveResponse, ServerReadyResponse,
 };
