@@ -17,12 +17,13 @@
 //!   [`Reliability`]).
 //! - The paper moves the key once per batch, the code at every forward pass; the caller decides.
 //! - Ties in the vote go to the lowest index; the code leaves them open.
-//! - `η` may be measured in the batch's likeness to itself, in place of a cosine that suits one model (ours,
-//!   [`Scale`]).
+//! - Keys may be compared by distance, with `η` relative to what a batch of the key's own domain would give, in place
+//!   of a cosine that suits one model (ours, [`Scale`], `prompt/distance.rs`).
 //! - The code fails at the sixteenth prompt. This memory grows or, with a `capacity`, merges the two prompts with the
 //!   nearest keys (ours).
 
 mod config;
+mod distance;
 mod merge;
 mod queries;
 
@@ -131,6 +132,21 @@ impl PromptMemory {
     pub fn lookup(&self, queries: &Queries, images: usize) -> Result<Option<Selection>> {
         let Some(first) = self.entries.first() else { return Ok(None) };
         queries.expect_width(first.key.len())?;
+        let (votes, s, reliability) = match self.config.scale {
+            Scale::Absolute => self.by_cosine(queries, images),
+            Scale::Relative => self.by_distance(queries),
+        };
+        Ok(Some(Selection {
+            id: self.entries[s].id,
+            allocated: false,
+            reliability: Some(reliability),
+            votes,
+            merged: None,
+        }))
+    }
+
+    /// The votes for each key, the winner and its `r_s`.
+    fn by_cosine(&self, queries: &Queries, images: usize) -> (Vec<usize>, usize, f32) {
         // 1. Eq. 2: each sample retrieves the key with the largest cosine.
         let keys: Vec<Vec<f32>> = self.entries.iter().map(|entry| unit(&entry.key)).collect();
         let mut votes = vec![0; keys.len()];
@@ -146,14 +162,7 @@ impl PromptMemory {
             Reliability::OverQueries => queries.len(),
             Reliability::OverImages => images.max(1),
         };
-        let reliability = Some((sum / denominator as f64) as f32);
-        Ok(Some(Selection {
-            id: self.entries[s].id,
-            allocated: false,
-            reliability,
-            votes,
-            merged: None,
-        }))
+        (votes, s, (sum / denominator as f64) as f32)
     }
 
     /// Retrieval, vote, and a new prompt if the winner is not reliable.
@@ -165,18 +174,10 @@ impl PromptMemory {
     ) -> Result<Selection> {
         let found = self.lookup(queries, images)?;
         // 4. Eq. 5: below η the samples come from a new domain.
-        let eta = match self.config.scale {
-            Scale::Absolute => Some(self.config.eta),
-            Scale::Relative => queries.likeness().map(|own| self.config.eta * own),
-        };
-        let threshold = self.config.threshold;
-        let unreliable = |selection: &Selection| match (selection.reliability, eta) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(r), Some(eta)) => match threshold {
-                Threshold::Below => r < eta,
-                Threshold::AtOrBelow => r <= eta,
-            },
+        let PromptConfig { eta, threshold, .. } = self.config;
+        let unreliable = |selection: &Selection| match threshold {
+            Threshold::Below => selection.reliability.is_none_or(|r| r < eta),
+            Threshold::AtOrBelow => selection.reliability.is_none_or(|r| r <= eta),
         };
         match found {
             Some(selection) if !unreliable(&selection) => {

@@ -94,12 +94,14 @@ impl Judge {
             return Ok(None);
         }
         let noise = Noise::new(&*self.frozen, &features.pooled, self.classes.as_deref())?;
-        let most = if self.in_runs(false) {
+        let in_runs = self.in_runs(false);
+        let most = if in_runs {
             frozen.entropy.max(f64::MIN_POSITIVE)
         } else {
             (c.min(b).max(2) as f64).ln()
         };
-        let entropy = if self.is_own { frozen.entropy } else { adapted.entropy };
+        // A method that corrects for runs of one class lowers the entropy rightly.
+        let entropy = if self.is_own && in_runs { frozen.entropy } else { adapted.entropy };
         Ok(noise.map(|noise| {
             let of = |view: &View, entropy: f64, strength| {
                 view.accuracy(&noise, entropy / most, strength)

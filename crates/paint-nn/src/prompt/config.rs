@@ -16,8 +16,8 @@ pub enum Scale {
     /// A cosine (Eq. 5).
     #[default]
     Absolute,
-    /// The likeness of the batch to itself ([`Queries::likeness`](super::Queries::likeness)). A single image has
-    /// none, and is never the first of a new prompt while there is another (ours).
+    /// What a batch of the key's own domain is expected to give, which is 1. Keys are then compared by distance (ours,
+    /// `prompt/distance.rs`). A single image tells too little to be the first of a new prompt while there is another.
     Relative,
 }
 

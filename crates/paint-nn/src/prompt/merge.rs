@@ -1,7 +1,8 @@
 //! Makes room in a bounded memory: the two entries with the nearest keys are merged.
 
+use super::distance::square_distance;
 use super::queries::{cosine, unit};
-use super::{PromptMemory, first_maximum, name};
+use super::{PromptMemory, Scale, first_maximum, name};
 use crate::error::Result;
 use crate::params::{Params, Role};
 
@@ -11,11 +12,14 @@ impl PromptMemory {
         if self.config.capacity.is_none_or(|capacity| self.entries.len() < capacity) {
             return Ok(None);
         }
-        let keys: Vec<Vec<f32>> = self.entries.iter().map(|entry| unit(&entry.key)).collect();
         let pairs: Vec<(usize, usize)> =
-            (0..keys.len()).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
-        let similarity: Vec<f32> = pairs.iter().map(|&(i, j)| cosine(&keys[i], &keys[j])).collect();
-        let (i, j) = pairs[first_maximum(&similarity)];
+            (0..self.entries.len()).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
+        let key = |at: usize| self.entries[at].key.as_slice();
+        let nearness = |&(i, j): &(usize, usize)| match self.config.scale {
+            Scale::Absolute => f64::from(cosine(&unit(key(i)), &unit(key(j)))),
+            Scale::Relative => -square_distance(key(i), key(j)),
+        };
+        let (i, j) = pairs[first_maximum(&pairs.iter().map(nearness).collect::<Vec<f64>>())];
         let given_up = self.entries.remove(j);
         let prompt = self.prompt(given_up.id)?.detach();
         let kept = &mut self.entries[i];

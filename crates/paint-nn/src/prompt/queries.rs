@@ -4,13 +4,13 @@ use paint_tensor::Tensor;
 
 use crate::error::{Error, Result};
 
-/// `q_i` of a batch: unit vectors for the cosines, and the mean of the features as they are.
+/// `q_i` of a batch as they are, as unit vectors for the cosines, and their mean.
 #[derive(Debug, Clone)]
 pub struct Queries {
     width: usize,
+    rows: Vec<f32>,
     units: Vec<f32>,
     mean: Vec<f32>,
-    likeness: Option<f32>,
 }
 
 impl Queries {
@@ -30,8 +30,7 @@ impl Queries {
         }
         let column = |k: usize| rows.iter().skip(k).step_by(d).map(|&q| f64::from(q)).sum::<f64>();
         let mean: Vec<f32> = (0..d).map(|k| (column(k) / b as f64) as f32).collect();
-        let likeness = likeness(&rows, &mean);
-        Ok(Self { width: d, units: rows.chunks(d).flat_map(unit).collect(), mean, likeness })
+        Ok(Self { width: d, units: rows.chunks(d).flat_map(unit).collect(), rows, mean })
     }
 
     /// `B`.
@@ -49,14 +48,12 @@ impl Queries {
         &self.mean
     }
 
-    /// What `r_s` is for a prompt of the batch's own domain: the mean cosine of each `q_i` with the mean of the others.
-    /// None for a single image.
-    pub fn likeness(&self) -> Option<f32> {
-        self.likeness
-    }
-
     pub(super) fn units(&self) -> impl Iterator<Item = &[f32]> {
         self.units.chunks(self.width)
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &[f32]> {
+        self.rows.chunks(self.width)
     }
 
     pub(super) fn expect_width(&self, width: usize) -> Result<()> {
@@ -69,16 +66,6 @@ impl Queries {
             got: vec![self.len(), self.width],
         })
     }
-}
-
-fn likeness(rows: &[f32], mean: &[f32]) -> Option<f32> {
-    let b = rows.len() / mean.len();
-    let cosine_with_others = |row: &[f32]| {
-        let others: Vec<f32> = row.iter().zip(mean).map(|(q, m)| b as f32 * m - q).collect();
-        f64::from(cosine(&unit(row), &unit(&others)))
-    };
-    let sum = || rows.chunks(mean.len()).map(cosine_with_others).sum::<f64>();
-    (b > 1).then(|| (sum() / b as f64) as f32)
 }
 
 /// `x · rsqrt(max(Σ x², 1e-12))`.

@@ -177,17 +177,40 @@ fn a_memory_for_one_prompt_cannot_merge_and_is_refused() {
 }
 
 #[test]
-fn a_relative_threshold_follows_the_likeness_of_the_batch_to_itself() {
-    let rows = [[1.0, 0.0], [0.0, 1.0]];
-    assert_eq!(queries(&rows).likeness(), Some(0.0));
-    assert_eq!(queries(&rows[..1]).likeness(), None);
-    let tight = [[1.0, 0.1], [1.0, -0.1], [1.0, 0.0]];
-    assert!(queries(&tight).likeness().unwrap() > 0.99);
-    let relative = PromptConfig { eta: 0.7, scale: Scale::Relative, ..config() };
+fn a_relative_threshold_asks_for_the_distance_that_chance_would_give() {
+    let relative = PromptConfig { eta: 0.5, scale: Scale::Relative, gamma: 0.8, ..config() };
     let mut memory = memory(relative);
-    select(&mut memory, &tight);
-    // A loose batch is as unlike its key as it is unlike itself; a tight one at 53 degrees comes from elsewhere.
-    assert!(!select(&mut memory, &[[1.0, 1.0], [1.0, -1.0], [1.0, 0.0]]).allocated);
-    assert!(!select(&mut memory, &[[0.0, 1.0]]).allocated, "a single image");
-    assert!(select(&mut memory, &[[0.6, 0.8], [0.6, 0.81], [0.6, 0.79]]).allocated);
+    // S = 2 · 0.02 / 2 and B = 4: chance alone moves each mean by √(S / B), two means by √2 times that.
+    let around = |x: f32, y: f32| {
+        [[x + 0.1, y], [x - 0.1, y], [x, y + 0.1], [x, y - 0.1]].map(|[x, y]| [x, y])
+    };
+    let s = 4.0 * 0.01 / 3.0 / 4.0;
+    select(&mut memory, &around(1.0, 0.0));
+    let near = select(&mut memory, &around(1.1, 0.0));
+    assert!(!near.allocated);
+    let r = near.reliability.unwrap();
+    assert!((r - 2.0 * s / 0.01).abs() < 1e-3, "one batch made the key: {r}");
+    // The same direction, twice the length.
+    let far = select(&mut memory, &around(2.0, 0.0));
+    assert!(far.allocated);
+    assert_eq!(far.votes, [4]);
+    // A key of two batches is surer: a = 0.64, v = 0.64 + 0.36 / 9.
+    memory.update_key(&near, &queries(&around(1.1, 0.0))).unwrap();
+    let again = memory.lookup(&queries(&around(1.1, 0.0)), 4).unwrap().unwrap();
+    let distance = 1.1 - f64::from(memory.key(0).unwrap()[0]);
+    let expected = (1.0 + 0.68) * f64::from(s) / distance.powi(2);
+    let r = f64::from(again.reliability.unwrap());
+    assert!((r / expected - 1.0).abs() < 1e-3, "{r} {expected}");
+    assert!(!select(&mut memory, &[[9.0, 9.0]]).allocated, "a single image");
+}
+
+#[test]
+fn a_full_memory_with_a_relative_threshold_merges_the_keys_at_the_least_distance() {
+    let relative = PromptConfig { eta: 0.5, scale: Scale::Relative, capacity: Some(3), ..config() };
+    let mut memory = memory(relative);
+    // By direction the first and the third are nearest, by distance the second and the third.
+    for x in [[1.0, 0.0], [1.0, 3.0], [2.0, 2.0]] {
+        assert!(select(&mut memory, &[x, x]).allocated);
+    }
+    assert_eq!(select(&mut memory, &[[-9.0, 0.0]; 2]).merged, Some((1, 2)));
 }

@@ -150,7 +150,7 @@ choice! {
         /// A cosine (Eq. 5).
         #[default]
         Absolute = "absolute",
-        /// The likeness of the batch to itself: 1 asks of a prompt what its own domain's would give (ours).
+        /// What a batch of the prompt's own domain is expected to give, which is 1; keys are compared by distance (ours).
         Relative = "relative",
     }
 }

@@ -170,7 +170,7 @@ impl Config {
             Preset::Standardised => Self {
                 keys: Keys::Standardised,
                 threshold: Threshold::Relative,
-                eta: 0.85,
+                eta: 0.65,
                 capacity: Some(16),
                 ..adam
             },
