@@ -37,6 +37,7 @@ mod entry;
 mod error;
 mod fisher;
 pub mod guard;
+mod head;
 pub mod images;
 mod learner;
 mod method;

@@ -61,6 +61,7 @@ fn variants(entry: &MethodEntry) -> Vec<Table> {
                 toml! { capacity = 2 first_block = 0 strength = 1.0 },
             ],
         ),
+        "gain" => (Table::new(), vec![toml! { anchors = "rescaled" }]),
         "vdp" => (toml! { threshold = 0.5 }, vec![toml! { lr = 0.1 optimizer = "nesterov" }]),
         "eta" | "eata" => (toml! { e0 = 0.9 }, vec![toml! { d = 0.9 }]),
         _ => (Table::new(), vec![]),

@@ -237,3 +237,16 @@ fn vdp_matches_pytorch_across_domains() {
     five_steps("vdp");
     five_cnn_steps("vdp");
 }
+
+#[test]
+fn gain_matches_pytorch_with_rows_and_rescaled_ones() {
+    five_steps("gain");
+    five_steps("gain_rescaled");
+    five_cnn_steps("gain");
+}
+
+#[test]
+fn zerosiam_matches_pytorch() {
+    five_steps("zerosiam");
+    five_cnn_steps("zerosiam");
+}

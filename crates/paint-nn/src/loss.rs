@@ -9,6 +9,7 @@
 mod conjugate;
 mod contrastive;
 mod cross_entropy;
+mod divergence;
 mod double_softmax;
 mod moments;
 
@@ -18,6 +19,7 @@ pub use cross_entropy::{
     MixedLabels, cross_entropy, cross_entropy_soft, interpolation_consistency,
     symmetric_cross_entropy,
 };
+pub use divergence::symmetric_divergence;
 pub use double_softmax::{
     double_softmax_consistency, double_softmax_diversity, double_softmax_entropy,
 };

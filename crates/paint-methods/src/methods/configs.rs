@@ -18,6 +18,7 @@ pub use super::bn_adapt::Config as BnAdapt;
 pub use super::cotta::{Config as Cotta, TeacherLoss};
 pub use super::cpl::{Config as Cpl, SourceLoss};
 pub use super::eata::{Eata, Eta};
+pub use super::gain::{Anchors, Config as Gain};
 pub use super::keel::Config as Keel;
 pub use super::paint::{
     Bound, Config as Paint, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind,
@@ -29,6 +30,7 @@ pub use super::sar::{Average as AverageAfterReset, Config as Sar};
 pub use super::source::Config as Source;
 pub use super::tent::Config as Tent;
 pub use super::vdp::Config as Vdp;
+pub use super::zerosiam::Config as ZeroSiam;
 pub use crate::contrast::Projection;
 pub use crate::learner::Descent;
 pub use crate::preset::Preset;
@@ -66,6 +68,8 @@ mod tests {
             row::<Rmt>(),
             row::<Santa>(),
             row::<Vdp>(),
+            row::<Gain>(),
+            row::<ZeroSiam>(),
             row::<Keel>(),
             row::<Paint>(),
         ];

@@ -5,6 +5,7 @@ pub mod configs;
 mod cotta;
 mod cpl;
 mod eata;
+mod gain;
 mod keel;
 pub mod paint;
 mod rmt;
@@ -13,6 +14,7 @@ mod sar;
 mod source;
 mod tent;
 mod vdp;
+mod zerosiam;
 
 use crate::entry::MethodEntry;
 
@@ -29,6 +31,8 @@ pub const METHODS: &[MethodEntry] = &[
     rmt::ENTRY,
     santa::ENTRY,
     vdp::ENTRY,
+    gain::ENTRY,
+    zerosiam::ENTRY,
     keel::ENTRY,
     paint::ENTRY,
 ];

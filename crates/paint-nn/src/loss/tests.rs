@@ -240,3 +240,22 @@ fn labels_out_of_range_are_refused() {
     assert!(cross_entropy(&z, &[0, 3]).is_err());
     assert!(cross_entropy(&z, &[0]).is_err());
 }
+
+#[test]
+fn the_symmetric_divergence_is_both_kullback_leibler_sums_and_zero_between_equals() {
+    let (a, b) = (tensor(&[0.0, 0.0], [1, 2]), tensor(&[3_f32.ln(), 0.0], [1, 2]));
+    // p = (1/2, 1/2), q = (3/4, 1/4): (p - q) (ln p - ln q) sums to ln 3 / 4.
+    let found = symmetric_divergence(&a, &b).unwrap().to_vec().unwrap();
+    close(found[0], 3_f64.ln() / 4.0, 1e-6);
+    let swapped = symmetric_divergence(&b, &a).unwrap().to_vec().unwrap();
+    close(swapped[0], f64::from(found[0]), 1e-7);
+    assert_eq!(symmetric_divergence(&b, &b).unwrap().to_vec().unwrap(), [0.0]);
+}
+
+#[test]
+fn the_gradient_of_the_symmetric_divergence_agrees_with_finite_differences() {
+    let fixed = tensor(&[0.3, -0.2, 1.1, 0.4, 0.0, -0.9, 0.2, 0.1, 0.5, -0.4, 0.6, 0.7], [3, 4]);
+    let mean = |a: &Tensor, b: &Tensor| symmetric_divergence(a, b).unwrap().mean_all().unwrap();
+    agrees_with_finite_differences(3, 4, |z| mean(z, &fixed));
+    agrees_with_finite_differences(3, 4, |z| mean(&fixed, z));
+}
