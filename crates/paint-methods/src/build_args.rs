@@ -1,6 +1,7 @@
 //! What a method is built from, beside its settings.
 
 use paint_nn::backbone::Backbone;
+use paint_nn::backbone::vit::VitConfig;
 use paint_rng::Seed;
 use paint_tensor::Tensor;
 
@@ -42,6 +43,15 @@ impl<'a> BuildArgs<'a> {
     /// `C`, the classes that compete.
     pub(crate) fn num_classes(&self) -> usize {
         self.classes.map_or(self.model.spec().num_classes, <[usize]>::len)
+    }
+
+    /// The sizes of the network, for a method that works on the tokens of a transformer; any other is refused.
+    pub(crate) fn transformer(&self, method: &'static str) -> Result<&'a VitConfig> {
+        self.model.vit_config().ok_or_else(|| {
+            let name = &self.model.spec().name;
+            let why = format!("it works on the tokens of a vision transformer, and {name} is none");
+            Error::Config { method, why }
+        })
     }
 
     /// The recorded draws, or those of the seed.

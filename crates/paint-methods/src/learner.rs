@@ -120,10 +120,14 @@ impl Learner {
         self.step
     }
 
+    /// What a forward pass is asked for: the classes that compete.
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request { classes: self.classes.as_deref(), ..Request::default() }
+    }
+
     /// A forward pass of one of the method's networks, with the logits of the classes that compete.
     pub(crate) fn forward(&self, network: &dyn Backbone, images: &Tensor) -> Result<Features> {
-        let request = Request { classes: self.classes.as_deref(), ..Request::default() };
-        Ok(network.forward(images, &request)?)
+        Ok(network.forward(images, &self.request())?)
     }
 
     /// `[B, C]` logits of the adapting network.

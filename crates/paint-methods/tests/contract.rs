@@ -62,6 +62,7 @@ fn variants(entry: &MethodEntry) -> Vec<Table> {
             ],
         ),
         "gain" => (Table::new(), vec![toml! { anchors = "rescaled" }]),
+        "rem" => (toml! { frozen_blocks = 1 }, vec![toml! { views = 2 masked = 0.5 margin = 0.1 }]),
         "vdp" => (toml! { threshold = 0.5 }, vec![toml! { lr = 0.1 optimizer = "nesterov" }]),
         "eta" | "eata" => (toml! { e0 = 0.9 }, vec![toml! { d = 0.9 }]),
         _ => (Table::new(), vec![]),

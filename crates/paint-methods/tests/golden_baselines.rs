@@ -250,3 +250,8 @@ fn zerosiam_matches_pytorch() {
     five_steps("zerosiam");
     five_cnn_steps("zerosiam");
 }
+
+#[test]
+fn rem_matches_pytorch() {
+    five_steps("rem");
+}

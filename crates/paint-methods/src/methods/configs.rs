@@ -24,6 +24,7 @@ pub use super::paint::{
     Bound, Config as Paint, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind,
     Preset as PaintPreset, Retrieval,
 };
+pub use super::rem::Config as Rem;
 pub use super::rmt::{Config as Rmt, Variant as RmtVariant};
 pub use super::santa::Config as Santa;
 pub use super::sar::{Average as AverageAfterReset, Config as Sar};
@@ -70,6 +71,7 @@ mod tests {
             row::<Vdp>(),
             row::<Gain>(),
             row::<ZeroSiam>(),
+            row::<Rem>(),
             row::<Keel>(),
             row::<Paint>(),
         ];

@@ -8,6 +8,7 @@ mod eata;
 mod gain;
 mod keel;
 pub mod paint;
+mod rem;
 mod rmt;
 mod santa;
 mod sar;
@@ -33,6 +34,7 @@ pub const METHODS: &[MethodEntry] = &[
     vdp::ENTRY,
     gain::ENTRY,
     zerosiam::ENTRY,
+    rem::ENTRY,
     keel::ENTRY,
     paint::ENTRY,
 ];

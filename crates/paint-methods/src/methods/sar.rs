@@ -103,15 +103,17 @@ impl Config {
             lr,
         }
     }
+}
 
-    fn trained(&self, spec: &Spec) -> Trainable {
-        let frozen = match spec.stages.as_slice() {
-            [.., _, last] => *last,
-            _ => self.frozen_blocks,
-        };
-        let last = Trainable::Blocks(spec.depth.saturating_sub(frozen)..spec.depth);
-        Trainable::NormAffine.except(Trainable::Any(vec![last, Trainable::FinalNorm]))
-    }
+/// Scales and offsets of the norms, without those of the last `frozen` blocks of a transformer or the last stage of a
+/// residual network, and without the final one.
+pub(super) fn early_norms(spec: &Spec, frozen: usize) -> Trainable {
+    let frozen = match spec.stages.as_slice() {
+        [.., _, last] => *last,
+        _ => frozen,
+    };
+    let last = Trainable::Blocks(spec.depth.saturating_sub(frozen)..spec.depth);
+    Trainable::NormAffine.except(Trainable::Any(vec![last, Trainable::FinalNorm]))
 }
 
 impl Default for Config {
@@ -150,7 +152,7 @@ struct Sar {
 
 impl Sar {
     fn new(args: &BuildArgs<'_>, config: Config) -> Result<Self> {
-        let trained = config.trained(args.model.spec());
+        let trained = early_norms(args.model.spec(), config.frozen_blocks);
         let optimizer = config.optimizer.optimizer(trained.clone(), config.lr);
         Ok(Self { learner: Learner::new(NAME, args, trained, optimizer)?, config, average: None })
     }

@@ -74,13 +74,26 @@ choice! {
 /// Whether attention maps are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Attention {
-    /// They are not formed, and the last block computes pooled tokens only.
+    /// They are not formed.
     #[default]
     Omit,
+    /// That of the pooled tokens in the last block is returned, `[B, h, M, T]`, without a gradient: what the
+    /// classifier looked at.
+    Pooled,
     /// Every block's map is returned.
     Keep,
     /// Every block's map is returned, and a backward pass gives its gradient ([`AttentionMap::gradient`]).
     WithGradient,
+}
+
+/// Which tokens the last block of a transformer gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LastBlock {
+    /// Those that are pooled: the classifier reads no others. Where every map is asked for, all.
+    #[default]
+    Pooled,
+    /// All of them, for what sees the tokens after each block.
+    Whole,
 }
 
 /// Whether the moments of the batch are wanted, from which running statistics are trained.
@@ -96,7 +109,8 @@ pub enum Statistics {
 /// Sees the tokens after each block of a transformer, and decides what the next block reads.
 pub trait AfterBlock: fmt::Debug {
     /// The tokens to go on with in place of `tokens`, `[B, T, D]`, which block `index` gave:
-    /// `[CLS, P_1..P_L, patches]`. After the last block there are only the pooled ones. The shape must stay.
+    /// `[CLS, P_1..P_L, patches]`. After the last block there are only the pooled ones, unless
+    /// [`LastBlock::Whole`] was asked for. The shape must stay.
     fn after_block(&self, index: usize, tokens: Tensor) -> Result<Tensor>;
 }
 
@@ -109,6 +123,9 @@ pub struct Request<'a> {
     pub position: PromptPosition,
     /// What the classifier reads.
     pub pooling: Pooling,
+    /// For each image the patches that enter, in that order and as many for each; `None` for all. The others are as
+    /// if they were not there.
+    pub patches: Option<&'a [Vec<usize>]>,
     /// Only the logits of these classes, in this order (ImageNet-R has 200 of ImageNet's 1000).
     pub classes: Option<&'a [usize]>,
     /// Whether to return attention maps.
@@ -118,6 +135,8 @@ pub struct Request<'a> {
     pub branches: &'a [Option<Tensor>],
     /// Whether to return what batch norms saw.
     pub statistics: Statistics,
+    /// Which tokens the last block gives.
+    pub last_block: LastBlock,
     /// What sees, and may replace, the tokens after each block.
     pub after_block: Option<&'a dyn AfterBlock>,
 }
@@ -125,7 +144,7 @@ pub struct Request<'a> {
 /// One block's attention.
 #[derive(Debug, Clone)]
 pub struct AttentionMap {
-    /// The probabilities, `[B, h, T, T]` with `T = 1 + P + N` tokens.
+    /// The probabilities, `[B, h, T, T]` with `T = 1 + P + N` tokens; `[B, h, M, T]` for [`Attention::Pooled`].
     pub map: Tensor,
     pub(crate) tap: Option<GradientTap>,
 }
@@ -160,7 +179,7 @@ pub struct Features {
     pub pooled: Tensor,
     /// `[B, C]`, or as many columns as classes were asked for.
     pub logits: Tensor,
-    /// One entry per block if requested, otherwise none.
+    /// One entry per block if requested, or that of the last block, otherwise none.
     pub attention: Vec<AttentionMap>,
     /// The moments of the batch by batch norm, if asked for.
     pub statistics: Vec<(Arc<str>, Moments)>,

@@ -189,6 +189,7 @@ impl Backbone for ResidualNet {
     fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {
         for (what, asked) in [
             ("prompt tokens", request.prompt.is_some()),
+            ("kept patches", request.patches.is_some()),
             ("attention maps", request.attention != Attention::Omit),
             ("scaled branches", !request.branches.is_empty()),
             ("tokens after its blocks", request.after_block.is_some()),

@@ -15,8 +15,8 @@ use paint_tensor::Tensor;
 
 use super::input::{Input, preprocess};
 use super::{
-    Attention, Backbone, BuildOptions, Features, Pooling, Positions, PromptPosition, Request,
-    Sizes, Spec, Weights,
+    Attention, AttentionMap, Backbone, BuildOptions, Features, LastBlock, Pooling, Positions,
+    PromptPosition, Request, Sizes, Spec, Weights,
 };
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Misfit, Result};
@@ -115,6 +115,8 @@ impl Vit {
         if [b, n, d] != expected {
             return Err(shape("embedding", &expected, embedding));
         }
+        let kept = request.patches.map(|patches| kept(embedding, patches)).transpose()?;
+        let embedding = kept.as_ref().unwrap_or(embedding);
         let position_of_cls = self.params[self.pos_embed].slice(1, 0, 1)?;
         let cls = self.params[self.cls_token].add(&position_of_cls)?.broadcast_to([b, 1, d])?;
         let Some(prompt) = request.prompt else {
@@ -189,7 +191,7 @@ impl Backbone for Vit {
             Pooling::Cls => 1,
             Pooling::ClsAndPrompts => 1 + prompts,
         };
-        let maps = request.attention != Attention::Omit;
+        let maps = matches!(request.attention, Attention::Keep | Attention::WithGradient);
         if !request.branches.is_empty() && (maps || request.branches.len() != 2 * self.blocks.len())
         {
             return Err(Error::Argument {
@@ -201,11 +203,16 @@ impl Backbone for Vit {
         let mut attention = Vec::new();
         for (i, block) in self.blocks.iter().enumerate() {
             let branches = Branches::of(request.branches, i);
-            x = if request.attention != Attention::Omit {
+            let is_last = i + 1 == self.blocks.len();
+            if is_last && request.attention == Attention::Pooled {
+                let map = block.attention_of_first(&self.params, &x.detach(), m)?.detach();
+                attention.push(AttentionMap { map, tap: None });
+            }
+            x = if maps {
                 let (x, map) = block.forward_with_map(&self.params, &x, request.attention)?;
                 attention.push(map);
                 x
-            } else if i + 1 == self.blocks.len() {
+            } else if is_last && request.last_block == LastBlock::Pooled {
                 block.forward_first(&self.params, &x, m, branches)?
             } else {
                 block.forward(&self.params, &x, branches)?
@@ -225,6 +232,28 @@ impl Backbone for Vit {
         };
         Ok(Features { pooled, logits, attention, statistics: Vec::new() })
     }
+}
+
+/// `[B, N, D]` → `[B, K, D]`: the patches that are named for each image.
+fn kept(embedding: &Tensor, patches: &[Vec<usize>]) -> Result<Tensor> {
+    let [b, n, d] = embedding.dims3("embedding")?;
+    let k = patches.first().map_or(0, Vec::len);
+    let fits = |kept: &Vec<usize>| kept.len() == k && kept.iter().all(|&patch| patch < n);
+    if patches.len() != b || k == 0 || !patches.iter().all(fits) {
+        let lengths: Vec<usize> = patches.iter().map(Vec::len).collect();
+        let largest = patches.iter().flatten().max();
+        return Err(Error::Argument {
+            what: "kept patches",
+            expected: format!("as many for each of {b} images, at least one, all below {n}"),
+            got: format!("{lengths:?}, the largest {largest:?}"),
+        });
+    }
+    let rows: Vec<usize> = patches
+        .iter()
+        .enumerate()
+        .flat_map(|(at, kept)| kept.iter().map(move |p| at * n + p))
+        .collect();
+    Ok(embedding.reshape([b * n, d])?.gather(&rows)?.reshape([b, k, d])?)
 }
 
 fn shape(what: &str, expected: &[usize], got: &Tensor) -> Error {

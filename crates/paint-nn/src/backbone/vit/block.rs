@@ -68,6 +68,23 @@ impl Block {
         self.mlp(params, &x, branches.mlp)
     }
 
+    /// The attention of the first `m` tokens to all, `[B, T, D]` → `[B, h, M, T]`.
+    pub(super) fn attention_of_first(
+        &self,
+        params: &Params,
+        x: &Tensor,
+        m: usize,
+    ) -> Result<Tensor> {
+        let [b, t, d] = x.dims3("tokens")?;
+        let (h, width) = (self.num_heads, d / self.num_heads);
+        let normed = self.norm1.forward(params, x)?;
+        let q = self.qkv.forward_rows(params, &normed.slice(1, 0, m)?, 0, d)?; // [B, M, D]
+        let k = self.qkv.forward_rows(params, &normed, d, d)?; // [B, T, D]
+        let by_head = |x: &Tensor, n| x.reshape([b, n, h, width])?.transpose(1, 2);
+        let scores = by_head(&q, m)?.matmul(&by_head(&k, t)?.transpose(2, 3)?)?;
+        Ok(scores.scale((width as f32).sqrt().recip())?.softmax()?)
+    }
+
     /// [`Self::forward`] with its attention map, and with a tap for the map's gradient where one is asked for.
     pub(super) fn forward_with_map(
         &self,

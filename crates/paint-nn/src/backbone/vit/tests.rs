@@ -4,7 +4,7 @@ use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
 
 use super::*;
-use crate::backbone::{AfterBlock, BACKBONES, find};
+use crate::backbone::{AfterBlock, BACKBONES, LastBlock, find};
 use crate::checkpoint::{Array, Checkpoint, Dtype, Format, Preprocess};
 use crate::params::Trainable;
 
@@ -284,4 +284,85 @@ fn a_hook_that_changes_the_shape_is_refused() {
     let request = Request { after_block: Some(&Cut), ..Request::default() };
     let message = vit().forward(&images(1, 2), &request).unwrap_err().to_string();
     assert!(message.contains("expected shape [2, 7, 8], got [2, 1, 8]"), "{message}");
+}
+
+#[test]
+fn patches_that_are_kept_enter_and_the_others_are_not_there() {
+    let (vit, images) = (vit(), images(3, 2));
+    let plain = vit.forward(&images, &Request::default()).unwrap().logits;
+    let with = |patches: &[Vec<usize>]| {
+        let request = Request { patches: Some(patches), ..Request::default() };
+        vit.forward(&images, &request).map(|features| features.logits)
+    };
+    let all: Vec<usize> = (0..6).collect();
+    assert_eq!(
+        with(&[all.clone(), all.clone()]).unwrap().to_vec().unwrap(),
+        plain.to_vec().unwrap()
+    );
+    // Positions travel with the patches, so their order is nothing; sums over keys round differently.
+    let turned: Vec<usize> = all.iter().rev().copied().collect();
+    close(&with(&[turned, all.clone()]).unwrap(), &plain, 1e-5);
+    // What is left out may change as it likes.
+    let some = [vec![0, 1, 4], vec![5, 2, 3]];
+    let mut pixels = images.to_vec().unwrap();
+    // Image 0 lacks patches 2, 3 and 5; patch 5 is rows 4 to 8 and columns 8 to 12.
+    for channel in 0..3 {
+        for row in 4..8 {
+            pixels[(channel * 8 + row) * 12 + 8..(channel * 8 + row) * 12 + 12].fill(0.9);
+        }
+    }
+    let other = Tensor::from_vec(pixels, [2, 3, 8, 12], &Device::cpu()).unwrap();
+    let request = Request { patches: Some(&some), ..Request::default() };
+    let found = vit.forward(&other, &request).unwrap().logits;
+    close(&found, &with(&some).unwrap(), 0.0);
+    assert_ne!(found.to_vec().unwrap(), plain.to_vec().unwrap());
+    for wrong in [&[][..], &[vec![0], vec![0, 1]], &[vec![0], vec![6]], &[vec![], vec![]]] {
+        let message = with(wrong).unwrap_err().to_string();
+        assert!(message.contains("kept patches") && message.contains("below 6"), "{message}");
+    }
+}
+
+#[test]
+fn the_attention_of_the_pooled_tokens_is_the_first_rows_of_the_last_map() {
+    let (vit, images) = (vit(), images(4, 2));
+    let prompt = Tensor::full([2, 8], 0.3, &Device::cpu()).unwrap();
+    for pooling in [Pooling::Cls, Pooling::ClsAndPrompts] {
+        let map = |attention| {
+            let request =
+                Request { prompt: Some(&prompt), pooling, attention, ..Request::default() };
+            vit.forward(&images, &request).unwrap()
+        };
+        let (pooled, every) = (map(Attention::Pooled), map(Attention::Keep));
+        let m = if pooling == Pooling::Cls { 1 } else { 3 };
+        assert_eq!((pooled.attention.len(), every.attention.len()), (1, SIZES.depth));
+        let expected = every.attention[SIZES.depth - 1].map.slice(2, 0, m).unwrap();
+        close(&pooled.attention[0].map, &expected, 1e-6);
+        close(&pooled.logits, &map(Attention::Omit).logits, 0.0);
+    }
+}
+
+/// Counts the tokens after each block.
+#[derive(Debug, Default)]
+struct Counting(std::cell::RefCell<Vec<usize>>);
+
+impl AfterBlock for Counting {
+    fn after_block(&self, _index: usize, tokens: Tensor) -> Result<Tensor> {
+        self.0.borrow_mut().push(tokens.shape()[1]);
+        Ok(tokens)
+    }
+}
+
+#[test]
+fn the_last_block_gives_every_token_where_that_is_asked_for() {
+    let (vit, images) = (vit(), images(5, 2));
+    let run = |last_block| {
+        let hook = Counting::default();
+        let request = Request { last_block, after_block: Some(&hook), ..Request::default() };
+        let logits = vit.forward(&images, &request).unwrap().logits;
+        (logits, hook.0.into_inner())
+    };
+    let ((plain, few), (whole, all)) = (run(LastBlock::Pooled), run(LastBlock::Whole));
+    assert_eq!((few[9..].to_vec(), all[9..].to_vec()), (vec![7, 1], vec![7, 7]));
+    // The kernels of a whole and of a pooled block add in different orders.
+    close(&whole, &plain, 1e-5);
 }
