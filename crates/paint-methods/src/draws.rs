@@ -49,9 +49,9 @@ pub trait OrderDraws: Send + Sync {
     fn order(&self, epoch: u64, n: usize) -> Vec<usize>;
 }
 
-/// The first values of a projector: RMT and SANTA.
+/// The first values of what begins uniform: the projector of RMT and SANTA, the prompt of DPCore.
 pub trait ProjectorDraws: Send + Sync {
-    /// `count` numbers from U(0, 1) for the projector's parameter of number `param`.
+    /// `count` numbers from U(0, 1) for the parameter of number `param`.
     fn projector(&self, param: usize, count: usize) -> Vec<f32>;
 }
 

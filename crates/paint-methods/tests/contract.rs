@@ -62,6 +62,10 @@ fn variants(entry: &MethodEntry) -> Vec<Table> {
             ],
         ),
         "gain" => (Table::new(), vec![toml! { anchors = "rescaled" }]),
+        "dpcore" => (
+            toml! { new_steps = 3 source_entropy = 1.0 },
+            vec![toml! { followed = "plain" helps = 1.1 }, toml! { helps = 0.0 }],
+        ),
         "rem" => (toml! { frozen_blocks = 1 }, vec![toml! { views = 2 masked = 0.5 margin = 0.1 }]),
         "vdp" => (toml! { threshold = 0.5 }, vec![toml! { lr = 0.1 optimizer = "nesterov" }]),
         "eta" | "eata" => (toml! { e0 = 0.9 }, vec![toml! { d = 0.9 }]),
@@ -69,7 +73,17 @@ fn variants(entry: &MethodEntry) -> Vec<Table> {
     };
     let named = entry.presets.names().iter().map(|&preset| toml! { preset = preset });
     let chosen = std::iter::once(Table::new()).chain(named).chain(more);
-    chosen.map(|settings| always.clone().into_iter().chain(settings).collect()).collect()
+    let chosen = chosen.map(|settings| always.clone().into_iter().chain(settings).collect());
+    // Presets of equal values are one variant.
+    let mut seen = Vec::new();
+    let is_new = |settings: &Table| {
+        let mut values = entry.resolve(settings).unwrap();
+        values.remove("preset");
+        let is_new = !seen.contains(&values);
+        seen.push(values);
+        is_new
+    };
+    chosen.filter(is_new).collect()
 }
 
 /// Settings under which no sample passes a method's filter, or none where there is no filter: TENT, CPL, CoTTA, RMT
@@ -177,7 +191,7 @@ fn the_same_seed_gives_the_same_bits_and_another_changes_what_is_drawn() {
         };
         let first = run(7);
         assert_eq!(first, run(7), "{} {settings}", entry.name);
-        if ["cotta", "rmt", "santa", "paint"].contains(&entry.name) {
+        if ["cotta", "rmt", "santa", "dpcore", "paint"].contains(&entry.name) {
             assert_ne!(first, run(8), "{} {settings}: another seed", entry.name);
         }
     });

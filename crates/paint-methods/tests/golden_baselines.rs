@@ -255,3 +255,9 @@ fn zerosiam_matches_pytorch() {
 fn rem_matches_pytorch() {
     five_steps("rem");
 }
+
+#[test]
+fn dpcore_matches_pytorch_with_new_and_known_batches() {
+    five_steps("dpcore");
+    five_steps("dpcore_plain");
+}

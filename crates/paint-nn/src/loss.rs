@@ -23,7 +23,7 @@ pub use divergence::symmetric_divergence;
 pub use double_softmax::{
     double_softmax_consistency, double_softmax_diversity, double_softmax_entropy,
 };
-pub use moments::moment_distance;
+pub use moments::{distance, moment_distance, row_moments};
 
 use paint_tensor::Tensor;
 

@@ -17,6 +17,7 @@
 pub use super::bn_adapt::Config as BnAdapt;
 pub use super::cotta::{Config as Cotta, TeacherLoss};
 pub use super::cpl::{Config as Cpl, SourceLoss};
+pub use super::dpcore::{Config as DpCore, Followed};
 pub use super::eata::{Eata, Eta};
 pub use super::gain::{Anchors, Config as Gain};
 pub use super::keel::Config as Keel;
@@ -72,6 +73,7 @@ mod tests {
             row::<Gain>(),
             row::<ZeroSiam>(),
             row::<Rem>(),
+            row::<DpCore>(),
             row::<Keel>(),
             row::<Paint>(),
         ];

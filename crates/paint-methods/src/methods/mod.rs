@@ -4,6 +4,7 @@ mod bn_adapt;
 pub mod configs;
 mod cotta;
 mod cpl;
+mod dpcore;
 mod eata;
 mod gain;
 mod keel;
@@ -35,6 +36,7 @@ pub const METHODS: &[MethodEntry] = &[
     gain::ENTRY,
     zerosiam::ENTRY,
     rem::ENTRY,
+    dpcore::ENTRY,
     keel::ENTRY,
     paint::ENTRY,
 ];

@@ -18,3 +18,22 @@ pub fn moment_distance(x: &Tensor, mean: &Tensor, std: &Tensor) -> Result<Tensor
     let stretch = s.sub(std)?.div(std)?;
     Ok(shift.mul(&shift)?.add(&stretch.mul(&stretch)?)?.mean_all()?)
 }
+
+/// Mean and standard deviation (over `n − 1`) of the rows of `x`; a single row has no deviation.
+/// `[n, D]` → `[D]` each.
+pub fn row_moments(x: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+    let [n, d] = x.dims2("rows")?;
+    let mean = x.mean(0)?;
+    if n < 2 {
+        return Ok((mean, None));
+    }
+    let centred = x.sub(&mean.reshape([1, d])?)?;
+    let square = centred.mul(&centred)?.sum(0)?.scale(1.0 / (n - 1) as f32)?;
+    Ok((mean, Some(square.add_scalar(EPS)?.sqrt()?)))
+}
+
+/// `‖a − b‖₂`, with a gradient of zero between equals.  Two tensors of one shape → `[]`.
+pub fn distance(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let apart = a.sub(b)?;
+    Ok(apart.mul(&apart)?.sum_all()?.add_scalar(f32::MIN_POSITIVE)?.sqrt()?)
+}

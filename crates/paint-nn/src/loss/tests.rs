@@ -222,6 +222,11 @@ fn every_loss_has_the_gradient_of_its_finite_differences() {
     let moments = [[0.4, -0.3, 0.1], [1.3, 0.8, 2.0]]
         .map(|row| Tensor::from_vec(row.to_vec(), [3], &Device::cpu()).unwrap());
     agrees_with_finite_differences(4, 3, |z| moment_distance(z, &moments[0], &moments[1]).unwrap());
+    agrees_with_finite_differences(4, 3, |z| {
+        let (mean, std) = row_moments(z).unwrap();
+        let apart = distance(&std.unwrap(), &moments[1]).unwrap();
+        distance(&mean, &moments[0]).unwrap().add(&apart).unwrap()
+    });
     let target = other.softmax().unwrap();
     agrees_with_finite_differences(4, 3, |z| {
         cross_entropy_soft(z, &target).unwrap().mean_all().unwrap()
@@ -232,6 +237,21 @@ fn every_loss_has_the_gradient_of_its_finite_differences() {
     agrees_with_finite_differences(4, 3, |z| {
         symmetric_cross_entropy(&other, z).unwrap().mean_all().unwrap()
     });
+}
+
+#[test]
+fn moments_of_rows_and_their_distance_by_hand() {
+    let rows = tensor(&[1.0, 3.0, 3.0, 7.0], [2, 2]);
+    let (mean, std) = row_moments(&rows).unwrap();
+    let std = std.unwrap().to_vec().unwrap();
+    assert_eq!(mean.to_vec().unwrap(), [2.0, 5.0]);
+    std.iter().zip([2.0, 8.0]).for_each(|(found, square)| close(*found, f64::sqrt(square), 1e-6));
+    assert!(row_moments(&tensor(&[1.0, 3.0], [1, 2])).unwrap().1.is_none());
+    let row = |data: [f32; 2]| Tensor::from_vec(data.to_vec(), [2], &Device::cpu()).unwrap();
+    close(distance(&mean, &row([5.0, 9.0])).unwrap().item().unwrap(), 5.0, 1e-6);
+    let same = mean.variable();
+    let gradients = distance(&same, &mean).unwrap().backward().unwrap();
+    assert_eq!(gradients.get(&same).unwrap().to_vec().unwrap(), [0.0, 0.0]);
 }
 
 #[test]
