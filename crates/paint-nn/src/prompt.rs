@@ -17,8 +17,8 @@
 //!   [`Reliability`]).
 //! - The paper moves the key once per batch, the code at every forward pass; the caller decides.
 //! - Ties in the vote go to the lowest index; the code leaves them open.
-//! - Keys may be compared by distance, with `η` relative to what a batch of the key's own domain would give, in place
-//!   of a cosine that suits one model (ours, [`Scale`], `prompt/distance.rs`).
+//! - Keys may be compared by distance, with `η` relative to what chance would give, in place of a cosine that suits one
+//!   model (ours, [`Scale`], `prompt/distance.rs`).
 //! - The code fails at the sixteenth prompt. This memory grows or, with a `capacity`, merges the two prompts with the
 //!   nearest keys (ours).
 

@@ -7,8 +7,10 @@
 //!
 //! `v_u = a + (1 − a) (1 − γ) / (1 + γ)`, `a = γ^(2 (u − 1))`.
 //!
-//! `r_s = (1 + v_u) (S / B) / |q̄ − k_s|²` is then about 1 for a batch of the key's own domain, whatever the model and
-//! the batch size, and smaller for any other.
+//! Chance alone gives `d = |q̄ − k_s|² / ((1 + v_u) S / B)` a mean of 1 and a variance of `2 / f`, where
+//! `f = (tr Σ)² / tr Σ²` counts the independent channels of the covariance `Σ` within the batch. With
+//! `z = (d − 1) / √(2 / f)`, `r_s = 1 / (1 + max(z, 0))`: `η = 1/4` allows three standard deviations, whatever the
+//! model and the batch size.
 
 use super::queries::Queries;
 use super::{PromptMemory, first_maximum};
@@ -27,12 +29,41 @@ impl PromptMemory {
         if b < 2.0 {
             return (votes, s, 1.0);
         }
-        let squares = queries.rows().map(|query| square_distance(query, queries.mean()));
-        let error = squares.sum::<f64>() / (b - 1.0) / b;
+        let Scatter { sum, channels } = Scatter::new(queries);
         let entry = &self.entries[s];
-        let distance = square_distance(queries.mean(), &entry.key).max(f64::MIN_POSITIVE);
-        let r = (1.0 + key_error(entry.uses, f64::from(self.config.gamma))) * error / distance;
-        (votes, s, r as f32)
+        let chance = (1.0 + key_error(entry.uses, f64::from(self.config.gamma))) * sum / b;
+        let d = square_distance(queries.mean(), &entry.key) / chance.max(f64::MIN_POSITIVE);
+        let z = (d - 1.0) / (2.0 / channels).sqrt();
+        (votes, s, (1.0 / (1.0 + z.max(0.0))) as f32)
+    }
+}
+
+/// How the queries of a batch lie about their mean.
+struct Scatter {
+    /// `S = tr Σ`.
+    sum: f64,
+    /// `f`.
+    channels: f64,
+}
+
+impl Scatter {
+    /// Of two queries or more. `tr Σ²` comes from the products of all pairs, less what so few queries add to it.
+    fn new(queries: &Queries) -> Self {
+        let n = (queries.len() - 1) as f64;
+        let centre = |query: &[f32]| -> Vec<f32> {
+            query.iter().zip(queries.mean()).map(|(q, mean)| q - mean).collect()
+        };
+        let rows: Vec<Vec<f32>> = queries.rows().map(centre).collect();
+        let product = |a: &[f32], b: &[f32]| -> f64 {
+            a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>() / n
+        };
+        let sum: f64 = rows.iter().map(|row| product(row, row)).sum();
+        let pairs = rows.iter().flat_map(|a| rows.iter().map(|b| product(a, b).powi(2)));
+        let few = n * n / ((n - 1.0) * (n + 2.0)).max(1.0);
+        let square = few * (pairs.sum::<f64>() - sum * sum / n);
+        let width = queries.mean().len() as f64;
+        let channels = if square > 0.0 { (sum * sum / square).clamp(1.0, width) } else { width };
+        Self { sum, channels }
     }
 }
 

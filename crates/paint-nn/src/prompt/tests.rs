@@ -178,35 +178,50 @@ fn a_memory_for_one_prompt_cannot_merge_and_is_refused() {
 
 #[test]
 fn a_relative_threshold_asks_for_the_distance_that_chance_would_give() {
-    let relative = PromptConfig { eta: 0.5, scale: Scale::Relative, gamma: 0.8, ..config() };
+    let relative = PromptConfig { eta: 0.25, scale: Scale::Relative, gamma: 0.8, ..config() };
     let mut memory = memory(relative);
-    // S = 2 · 0.02 / 2 and B = 4: chance alone moves each mean by √(S / B), two means by √2 times that.
-    let around = |x: f32, y: f32| {
-        [[x + 0.1, y], [x - 0.1, y], [x, y + 0.1], [x, y - 0.1]].map(|[x, y]| [x, y])
+    // Both channels have the variance 0.02 / 3: S = 0.04 / 3, tr Σ² = 9/10 · (S² / 2 − S² / 3), f = 20/3, cut to 2.
+    let around = |x: f32| [[x + 0.1, 0.0], [x - 0.1, 0.0], [x, 0.1], [x, -0.1]];
+    let s = 0.04 / 3.0;
+    let reliability = |d: f64| 1.0 / (1.0 + (d - 1.0).max(0.0));
+    let check = |selection: &Selection, d: f64| {
+        let r = f64::from(selection.reliability.unwrap());
+        assert!((r / reliability(d) - 1.0).abs() < 1e-3, "{r} {d}");
     };
-    let s = 4.0 * 0.01 / 3.0 / 4.0;
-    select(&mut memory, &around(1.0, 0.0));
-    let near = select(&mut memory, &around(1.1, 0.0));
+    select(&mut memory, &around(1.0));
+    let near = select(&mut memory, &around(1.1));
     assert!(!near.allocated);
-    let r = near.reliability.unwrap();
-    assert!((r - 2.0 * s / 0.01).abs() < 1e-3, "one batch made the key: {r}");
+    check(&near, 0.01 / (2.0 * s / 4.0));
     // The same direction, twice the length.
-    let far = select(&mut memory, &around(2.0, 0.0));
+    let far = select(&mut memory, &around(2.0));
     assert!(far.allocated);
     assert_eq!(far.votes, [4]);
     // A key of two batches is surer: a = 0.64, v = 0.64 + 0.36 / 9.
-    memory.update_key(&near, &queries(&around(1.1, 0.0))).unwrap();
-    let again = memory.lookup(&queries(&around(1.1, 0.0)), 4).unwrap().unwrap();
-    let distance = 1.1 - f64::from(memory.key(0).unwrap()[0]);
-    let expected = (1.0 + 0.68) * f64::from(s) / distance.powi(2);
-    let r = f64::from(again.reliability.unwrap());
-    assert!((r / expected - 1.0).abs() < 1e-3, "{r} {expected}");
+    memory.update_key(&near, &queries(&around(1.1))).unwrap();
+    let key = f64::from(memory.key(0).unwrap()[0]);
+    let again = memory.lookup(&queries(&around(1.2)), 4).unwrap().unwrap();
+    check(&again, (1.2 - key).powi(2) / (1.68 * s / 4.0));
     assert!(!select(&mut memory, &[[9.0, 9.0]]).allocated, "a single image");
 }
 
 #[test]
+fn channels_that_move_together_count_for_fewer() {
+    let relative = PromptConfig { eta: 0.25, scale: Scale::Relative, ..config() };
+    let reliability = |first: [[f32; 2]; 4], second: [[f32; 2]; 4]| {
+        let mut memory = memory(relative);
+        select(&mut memory, &first);
+        memory.lookup(&queries(&second), 4).unwrap().unwrap().reliability.unwrap()
+    };
+    let moved = |rows: [[f32; 2]; 4]| rows.map(|[x, y]| [x + 0.2, y]);
+    let apart = [[0.1, 0.0], [-0.1, 0.0], [0.0, 0.1], [0.0, -0.1]];
+    let together = [[0.1, 0.0], [-0.1, 0.0], [0.1, 0.0], [-0.1, 0.0]];
+    assert!(reliability(together, moved(together)) > reliability(apart, moved(apart)));
+}
+
+#[test]
 fn a_full_memory_with_a_relative_threshold_merges_the_keys_at_the_least_distance() {
-    let relative = PromptConfig { eta: 0.5, scale: Scale::Relative, capacity: Some(3), ..config() };
+    let relative =
+        PromptConfig { eta: 0.25, scale: Scale::Relative, capacity: Some(3), ..config() };
     let mut memory = memory(relative);
     // By direction the first and the third are nearest, by distance the second and the third.
     for x in [[1.0, 0.0], [1.0, 3.0], [2.0, 2.0]] {

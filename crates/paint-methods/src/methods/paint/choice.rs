@@ -24,7 +24,7 @@ choice! {
         ReferenceCifar10C = "reference_cifar10_c",
         /// The released code with its constants for ImageNet-R.
         ReferenceImagenetR = "reference_imagenet_r",
-        /// `paper_adam` with standardised keys, a relative threshold and at most 16 prompts: ours. Needs source
+        /// `paper_adam` with standardised keys, a relative threshold and at most 32 prompts: ours. Needs source
         /// statistics.
         Standardised = "standardised",
     }
@@ -150,7 +150,7 @@ choice! {
         /// A cosine (Eq. 5).
         #[default]
         Absolute = "absolute",
-        /// What a batch of the prompt's own domain is expected to give, which is 1; keys are compared by distance (ours).
+        /// The distance that chance gives a batch of the prompt's own domain: 1/4 allows three standard deviations (ours).
         Relative = "relative",
     }
 }

@@ -170,8 +170,8 @@ impl Config {
             Preset::Standardised => Self {
                 keys: Keys::Standardised,
                 threshold: Threshold::Relative,
-                eta: 0.65,
-                capacity: Some(16),
+                eta: 0.25,
+                capacity: Some(32),
                 ..adam
             },
             Preset::Reference => reference,
