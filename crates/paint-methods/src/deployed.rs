@@ -48,6 +48,11 @@ pub(crate) trait Adapt: Clone + Send + Sync + 'static {
 
     /// Sets the true domain of the next batches.
     fn set_domain(&mut self, _domain: Option<usize>) {}
+
+    /// Whether single images and runs of one class need nobody's help.
+    fn takes_any_stream(&self) -> bool {
+        false
+    }
 }
 
 /// A method, and a snapshot of it from its deployment.
@@ -136,6 +141,10 @@ impl<A: Adapt> Method for Deployed<A> {
 
     fn set_domain(&mut self, domain: Option<usize>) {
         self.current.set_domain(domain);
+    }
+
+    fn takes_any_stream(&self) -> bool {
+        self.current.takes_any_stream()
     }
 }
 

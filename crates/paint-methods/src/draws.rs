@@ -27,8 +27,8 @@ pub trait MixDraws: Send + Sync {
     fn partners(&self, step: u64, n: usize) -> Vec<usize>;
 }
 
-/// Augmented views: PAINT, CoTTA, RMT and SANTA. `number` counts views, which is the step for a method that makes one
-/// per batch.
+/// Augmented views: PAINT, CoTTA, RMT, SANTA, ROID and `RoTTA`. `number` counts views, which is the step for a method
+/// that makes one per batch.
 pub trait ViewDraws: Send + Sync {
     /// The parameters of a view of images of `[H, W]` pixels.
     fn view(&self, number: u64, size: [usize; 2], padding: Padding) -> View;
@@ -55,6 +55,12 @@ pub trait ProjectorDraws: Send + Sync {
     fn projector(&self, param: usize, count: usize) -> Vec<f32>;
 }
 
+/// The order of an image's patches: `DeYO`.
+pub trait PatchDraws: Send + Sync {
+    /// A random order of `0..count` for image `image` of batch `step`.
+    fn patches(&self, step: u64, image: usize, count: usize) -> Vec<usize>;
+}
+
 /// Where the draws of a method come from, by purpose.
 #[derive(Clone)]
 pub struct Draws {
@@ -70,6 +76,8 @@ pub struct Draws {
     pub order: Arc<dyn OrderDraws>,
     /// The first values of a projector.
     pub projector: Arc<dyn ProjectorDraws>,
+    /// The order of an image's patches.
+    pub patches: Arc<dyn PatchDraws>,
 }
 
 impl Draws {
@@ -82,7 +90,8 @@ impl Draws {
             views: seeded.clone(),
             restoring: seeded.clone(),
             order: seeded.clone(),
-            projector: seeded,
+            projector: seeded.clone(),
+            patches: seeded,
         }
     }
 }
@@ -105,6 +114,13 @@ pub(crate) fn padded_views(
 /// The view of number `number` alone.
 pub(crate) fn padded_view(draws: &dyn ViewDraws, number: u64, images: &Tensor) -> Result<Tensor> {
     padded_views(draws, number..number + 1, images)
+}
+
+/// The view of number `number` without blur and noise, as ROID augments.
+pub(crate) fn clear_view(draws: &dyn ViewDraws, number: u64, images: &Tensor) -> Result<Tensor> {
+    let [_, _, h, w] = images.dims4("images")?;
+    let view = draws.view(number, [h, w], Padding::Edge).sharp();
+    views::apply(&[(view, Noise::None)], images)
 }
 
 /// Draws derived from the seed of a run. Changing a label changes every result that depends on it.
@@ -173,6 +189,12 @@ impl ProjectorDraws for Seeded {
     }
 }
 
+impl PatchDraws for Seeded {
+    fn patches(&self, step: u64, image: usize, count: usize) -> Vec<usize> {
+        self.0.derive("patches", &[step, image as u64]).permutation(count)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,6 +244,7 @@ mod tests {
         assert_ne!(first.mixing.partners(0, 20), second.mixing.partners(0, 20));
         assert_ne!(first.order.order(0, 20), second.order.order(0, 20));
         assert_ne!(first.projector.projector(0, 4), second.projector.projector(0, 4));
+        assert_ne!(first.patches.patches(0, 0, 20), second.patches.patches(0, 0, 20));
         assert_ne!(first.views.noise(0, &[0], 4), second.views.noise(0, &[0], 4));
         let restored = |draws: &Draws| draws.restoring.restored(0, 0, 1000, 0.1);
         assert_ne!(restored(&first), restored(&second));

@@ -1,9 +1,33 @@
-//! Which samples are confident enough to learn from: those with an entropy below a margin, as in ETA, EATA and SAR.
+//! Which samples are confident enough to learn from: those with an entropy below a margin, as in ETA, EATA, SAR and
+//! `DeYO`.
 
 use paint_nn::loss;
+use paint_settings::choice;
 use paint_tensor::Tensor;
 
 use crate::Result;
+
+choice! {
+    /// The entropy that TENT, ETA, EATA and SAR minimise.
+    #[derive(Default)]
+    pub enum EntropyLoss {
+        /// Of the predicted probabilities.
+        #[default]
+        Entropy = "entropy",
+        /// Of the opinion that logits are evidence for (COME).
+        Come = "come",
+    }
+}
+
+impl EntropyLoss {
+    /// `[B, C]` logits → `[B]`.
+    pub(crate) fn of(self, logits: &Tensor) -> Result<Tensor> {
+        Ok(match self {
+            Self::Entropy => loss::entropy(logits)?,
+            Self::Come => loss::opinion_entropy(logits)?,
+        })
+    }
+}
 
 /// The entropies of a batch.
 pub(crate) struct Entropies {
@@ -18,8 +42,13 @@ pub(crate) struct Entropies {
 impl Entropies {
     /// Of `[B, C]` logits, with the margin `e0 ln C`.
     pub(crate) fn new(logits: &Tensor, e0: f64) -> Result<Self> {
+        Self::of(EntropyLoss::Entropy, logits, e0)
+    }
+
+    /// The same of another entropy.
+    pub(crate) fn of(loss: EntropyLoss, logits: &Tensor, e0: f64) -> Result<Self> {
         let [_, c] = logits.dims2("logits")?;
-        let tensor = loss::entropy(logits)?;
+        let tensor = loss.of(logits)?;
         let values = tensor.to_vec()?;
         Ok(Self { tensor, values, margin: (e0 * (c as f64).ln()) as f32 })
     }
@@ -59,7 +88,7 @@ mod tests {
     #[test]
     fn the_mean_over_no_sample_is_zero_and_so_is_its_gradient() {
         let z = Tensor::from_vec(vec![0.0, 1.0], [1, 2], &Device::cpu()).unwrap().variable();
-        let mean = Entropies::new(&z, 0.5).unwrap().mean_of(&[]).unwrap();
+        let mean = Entropies::of(EntropyLoss::Come, &z, 0.5).unwrap().mean_of(&[]).unwrap();
         assert_eq!(mean.item().unwrap(), 0.0);
         let gradients = mean.backward().unwrap();
         assert_eq!(gradients.get(&z).unwrap().to_vec().unwrap(), [0.0, 0.0]);

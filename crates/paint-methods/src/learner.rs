@@ -1,6 +1,6 @@
 //! A network that learns: the source, the copy that adapts, and its optimizer.
 //!
-//! Batch norms use the statistics of the batch, in the source too, as in all methods that are built on this.
+//! Batch norms use the statistics of the batch, in the source too, unless a method asks for others.
 //!
 //! Everything here is cheap to clone, because tensors are shared until they are replaced. A step is undone, and a
 //! method reset, by restoring a clone.
@@ -90,6 +90,14 @@ impl Learner {
         Self { source, model, trained, optimizer, classes: args.classes.map(Arc::from), step: 0 }
     }
 
+    /// The same with other statistics in batch norms, of the source too.
+    #[must_use]
+    pub(crate) fn with_batch_norm(mut self, mode: BnMode) -> Self {
+        self.source.set_batch_norm(mode);
+        self.model.set_batch_norm(mode);
+        self
+    }
+
     /// Sizes and preprocessing of the network.
     pub(crate) fn spec(&self) -> &Spec {
         self.source.spec()
@@ -103,6 +111,16 @@ impl Learner {
     /// The network that adapts.
     pub(crate) fn model(&self) -> &dyn Backbone {
         self.model.as_ref()
+    }
+
+    /// The network that adapts, to set the statistics of its batch norms.
+    pub(crate) fn model_mut(&mut self) -> &mut dyn Backbone {
+        self.model.as_mut()
+    }
+
+    /// The classes that compete; all without a list.
+    pub(crate) fn classes(&self) -> Option<Arc<[usize]>> {
+        self.classes.clone()
     }
 
     /// The network as it was before the first batch.
@@ -202,7 +220,7 @@ impl Learner {
         self.freeze();
         let total = total(self.model.params(), &self.trained, &self.device())?;
         self.finite("the sum of the trained parameters", total)?;
-        self.step += 1;
+        self.step = self.step.saturating_add(1);
         Ok(())
     }
 

@@ -27,6 +27,7 @@
 //! ```
 
 mod attached;
+mod balanced_memory;
 mod build_args;
 mod contrast;
 mod deployed;

@@ -7,8 +7,8 @@ pub use paint_nn::state::State;
 use paint_nn::backbone::Backbone;
 use paint_tensor::Tensor;
 
-use crate::Result;
 use crate::report::Report;
+use crate::{Error, Result};
 
 /// The result of one batch.
 #[derive(Debug, Clone)]
@@ -83,6 +83,18 @@ pub trait Method: Send {
     fn guard(&self) -> Option<&Report> {
         None
     }
+}
+
+/// The numbers of a saved tensor, if there are as many as expected.
+pub(crate) fn vector(state: &State, name: &str, len: usize) -> Result<Vec<f32>> {
+    let tensor = state.tensor(name)?;
+    if tensor.elem_count() != len {
+        return Err(Error::State {
+            expected: format!("{len} numbers of {name:?}"),
+            found: tensor.elem_count().to_string(),
+        });
+    }
+    Ok(tensor.to_vec()?)
 }
 
 /// A state without the part that was nested under `part/`.

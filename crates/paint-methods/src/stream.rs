@@ -16,7 +16,6 @@
 //!
 //! A method that says that it [takes any stream](Method::takes_any_stream) is left alone.
 
-mod memory;
 pub(crate) mod prior;
 #[cfg(test)]
 mod tests;
@@ -28,11 +27,11 @@ use paint_nn::backbone::{Backbone, Spec};
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::balanced_memory::{Admission, Memory};
 use crate::build_args::BuildArgs;
 use crate::method::{Method, Predictor, State, Step};
 use crate::report::Report;
 use crate::{Error, Result, images, without};
-use memory::Memory;
 use prior::Correlation;
 
 /// Where the state of a [`Stream`] lies beside that of its method.
@@ -98,7 +97,7 @@ impl Seen {
     fn new(config: Config, classes: usize) -> Self {
         Self {
             correlation: Correlation::new(classes),
-            memory: Memory::new(config.memory, classes),
+            memory: Memory::new(config.memory, classes, Admission::Room),
             buffer: VecDeque::new(),
             window: VecDeque::new(),
             fresh: 0,

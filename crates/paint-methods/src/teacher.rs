@@ -1,4 +1,4 @@
-//! A teacher that follows its student slowly: the moving average of its weights, as in CoTTA and RMT.
+//! A teacher that follows its student slowly: the moving average of its weights, as in CoTTA, RMT and `RoTTA`.
 
 use paint_nn::backbone::Backbone;
 use paint_nn::params::Trainable;
@@ -36,6 +36,11 @@ impl Teacher {
     /// Its network.
     pub(crate) fn model(&self) -> &dyn Backbone {
         self.model.as_ref()
+    }
+
+    /// Its network, to set the statistics of its batch norms.
+    pub(crate) fn model_mut(&mut self) -> &mut dyn Backbone {
+        self.model.as_mut()
     }
 
     /// `θ' ← m θ' + (1 − m) θ`.

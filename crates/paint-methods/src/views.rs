@@ -14,6 +14,9 @@ use crate::Result;
 /// Standard deviation of the noise added to every pixel.
 pub const NOISE_STD: f32 = 0.005;
 
+/// A blur so narrow that it keeps the image.
+const SHARP: f32 = 0.001;
+
 /// What the affine map finds beyond the edge of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
@@ -40,6 +43,8 @@ pub enum Noise {
     Seed(u64),
     /// Recorded for all images, already scaled.
     Recorded(Vec<f32>),
+    /// There is none.
+    None,
 }
 
 /// The parameters of one view.
@@ -99,6 +104,12 @@ impl View {
         }
     }
 
+    /// The same without blur.
+    #[must_use]
+    pub fn sharp(self) -> Self {
+        Self { blur_sigma: SHARP, ..self }
+    }
+
     /// The operation on the device, for images of `[H, W]` pixels.
     fn distortion(&self, [h, w]: [usize; 2], seed: u64) -> Distortion {
         let pad = [h, w].map(|side| self.padding.width(side));
@@ -137,10 +148,10 @@ fn blur_weights(sigma: f32) -> [f32; BLUR_TAPS] {
     std::array::from_fn(|i| (weight(i) / total) as f32)
 }
 
-/// Every view of every image, `[B, 3, H, W]` → `[V B, 3, H, W]`, view by view. Either all noise is recorded or none.
+/// Every view of every image, `[B, 3, H, W]` → `[V B, 3, H, W]`, view by view. The noise of all is of one kind.
 pub fn apply(views: &[(View, Noise)], images: &Tensor) -> Result<Tensor> {
     let [_, _, h, w] = images.dims4("images")?;
-    let mut recorded = Vec::new();
+    let (mut recorded, mut std) = (Vec::new(), NOISE_STD);
     let looks: Vec<Distortion> = views
         .iter()
         .map(|(view, noise)| {
@@ -150,12 +161,15 @@ pub fn apply(views: &[(View, Noise)], images: &Tensor) -> Result<Tensor> {
                     recorded.extend_from_slice(values);
                     0
                 }
+                Noise::None => {
+                    std = 0.0;
+                    0
+                }
             };
             view.distortion([h, w], seed)
         })
         .collect();
-    let noise =
-        if recorded.is_empty() { Pixels::Normal(NOISE_STD) } else { Pixels::Given(&recorded) };
+    let noise = if recorded.is_empty() { Pixels::Normal(std) } else { Pixels::Given(&recorded) };
     Ok(images.detach().distort(&looks, noise)?)
 }
 
@@ -215,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_narrow_blur_keeps_the_image_and_a_wide_one_its_mean() {
-        assert_eq!(blur_weights(0.001), [0.0, 0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(blur_weights(SHARP), [0.0, 0.0, 1.0, 0.0, 0.0]);
         let weights = blur_weights(0.5);
         assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-6 && weights[1] > 0.1);
     }

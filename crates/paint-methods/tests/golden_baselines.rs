@@ -8,7 +8,9 @@ mod tiny_vit;
 use std::sync::Arc;
 
 use fixture::Fixture;
-use paint_methods::draws::{Draws, OrderDraws, ProjectorDraws, RestoreDraws, ViewDraws};
+use paint_methods::draws::{
+    Draws, OrderDraws, PatchDraws, ProjectorDraws, RestoreDraws, ViewDraws,
+};
 use paint_methods::views::{Noise, Padding, View};
 use paint_methods::{BuildArgs, Method, SourceData, by_name};
 use paint_nn::backbone::Backbone;
@@ -70,6 +72,13 @@ impl ProjectorDraws for Replay {
     }
 }
 
+impl PatchDraws for Replay {
+    fn patches(&self, step: u64, image: usize, count: usize) -> Vec<usize> {
+        let recorded = self.own.values(&format!("draw.patches{step}"));
+        recorded[image * count..(image + 1) * count].iter().map(|&patch| patch as usize).collect()
+    }
+}
+
 /// The residual network of the golden files.
 fn cnn(fixture: &Fixture) -> ResidualNet {
     let config =
@@ -102,7 +111,8 @@ fn replay(name: &str, network: &dyn Backbone, source: &Fixture) {
         order: replay.clone(),
         views: replay.clone(),
         restoring: replay.clone(),
-        projector: replay,
+        projector: replay.clone(),
+        patches: replay,
         ..Draws::seeded(Seed(0))
     };
     let args = BuildArgs {
@@ -176,6 +186,40 @@ fn check_state(name: &str, method: &dyn Method, source: &Fixture, run: &Fixture)
 fn source_and_bn_adapt_match_pytorch() {
     five_cnn_steps("source");
     five_cnn_steps("bn_adapt");
+    five_cnn_steps("bn_adapt_mixed");
+}
+
+#[test]
+fn come_matches_pytorch_in_each_of_its_methods() {
+    five_steps("tent_come");
+    five_steps("eata_come");
+    five_steps("sar_come");
+}
+
+#[test]
+fn rdumb_matches_pytorch_across_resets() {
+    five_steps("rdumb");
+    five_cnn_steps("rdumb");
+}
+
+#[test]
+fn lame_matches_pytorch_for_each_affinity() {
+    five_steps("lame");
+    five_steps("lame_knn");
+    five_steps("lame_linear");
+    five_cnn_steps("lame");
+}
+
+#[test]
+fn t3a_matches_pytorch() {
+    five_steps("t3a");
+}
+
+#[test]
+fn neo_matches_pytorch_for_both_averages() {
+    five_steps("neo");
+    five_steps("neo_cumulative");
+    five_cnn_steps("neo");
 }
 
 #[test]
@@ -202,6 +246,26 @@ fn sar_matches_pytorch() {
     five_steps("sar");
     five_steps("sar_forget");
     five_cnn_steps("sar");
+}
+
+#[test]
+fn deyo_matches_pytorch() {
+    five_steps("deyo");
+    five_cnn_steps("deyo");
+}
+
+#[test]
+fn roid_matches_pytorch_with_ensembling_and_with_the_filter() {
+    five_steps("roid");
+    five_steps("roid_cmf");
+    five_steps("roid_plain");
+    five_cnn_steps("roid");
+}
+
+#[test]
+fn rotta_matches_pytorch_with_and_without_batch_norms() {
+    five_steps("rotta");
+    five_cnn_steps("rotta");
 }
 
 #[test]

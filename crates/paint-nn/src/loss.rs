@@ -11,7 +11,9 @@ mod contrastive;
 mod cross_entropy;
 mod divergence;
 mod double_softmax;
+mod likelihood_ratio;
 mod moments;
+mod opinion;
 
 pub use conjugate::poly_conjugate;
 pub use contrastive::supervised_contrastive;
@@ -23,7 +25,9 @@ pub use divergence::symmetric_divergence;
 pub use double_softmax::{
     double_softmax_consistency, double_softmax_diversity, double_softmax_entropy,
 };
+pub use likelihood_ratio::soft_likelihood_ratio;
 pub use moments::{distance, moment_distance, row_moments};
+pub use opinion::opinion_entropy;
 
 use paint_tensor::Tensor;
 

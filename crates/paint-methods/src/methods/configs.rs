@@ -17,23 +17,31 @@
 pub use super::bn_adapt::Config as BnAdapt;
 pub use super::cotta::{Config as Cotta, TeacherLoss};
 pub use super::cpl::{Config as Cpl, SourceLoss};
+pub use super::deyo::Config as Deyo;
 pub use super::dpcore::{Config as DpCore, Followed};
 pub use super::eata::{Eata, Eta};
 pub use super::gain::{Anchors, Config as Gain};
 pub use super::keel::Config as Keel;
+pub use super::lame::{Affinity, Config as Lame};
+pub use super::neo::{Config as Neo, FeatureAverage};
 pub use super::paint::{
     Bound, Config as Paint, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind,
     Preset as PaintPreset, Retrieval,
 };
+pub use super::rdumb::Config as RDumb;
 pub use super::rem::Config as Rem;
 pub use super::rmt::{Config as Rmt, Variant as RmtVariant};
+pub use super::roid::{Config as Roid, Filter as WeightFilter, PriorCorrection};
+pub use super::rotta::Config as Rotta;
 pub use super::santa::Config as Santa;
 pub use super::sar::{Average as AverageAfterReset, Config as Sar};
 pub use super::source::Config as Source;
+pub use super::t3a::Config as T3a;
 pub use super::tent::Config as Tent;
 pub use super::vdp::Config as Vdp;
 pub use super::zerosiam::Config as ZeroSiam;
 pub use crate::contrast::Projection;
+pub use crate::entropy_filter::EntropyLoss;
 pub use crate::learner::Descent;
 pub use crate::preset::Preset;
 pub use crate::settings::Settings;
@@ -64,9 +72,13 @@ mod tests {
             row::<Tent>(),
             row::<Eta>(),
             row::<Eata>(),
+            row::<RDumb>(),
             row::<Sar>(),
+            row::<Deyo>(),
+            row::<Roid>(),
             row::<Cpl>(),
             row::<Cotta>(),
+            row::<Rotta>(),
             row::<Rmt>(),
             row::<Santa>(),
             row::<Vdp>(),
@@ -74,6 +86,9 @@ mod tests {
             row::<ZeroSiam>(),
             row::<Rem>(),
             row::<DpCore>(),
+            row::<Lame>(),
+            row::<T3a>(),
+            row::<Neo>(),
             row::<Keel>(),
             row::<Paint>(),
         ];

@@ -24,6 +24,8 @@
 //!   authors take them from the ImageNet validation set; here the caller provides them.
 //! - `optimizer`, `lr` are those of TENT.
 //! - On a transformer all layer norms train, as in SAR's comparison.
+//! - `loss = "come"` filters, weighs and minimises the entropy of an opinion instead (COME, Zhang et al. 2025,
+//!   arXiv:2410.10894), as in TENT.
 
 use paint_nn::params::Trainable;
 use paint_settings::{Describe as _, at_least, between, linear, logarithmic, settings};
@@ -33,11 +35,11 @@ use super::tent::descent;
 use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
-use crate::entropy_filter::{Entropies, mean_of};
+use crate::entropy_filter::{Entropies, EntropyLoss, mean_of};
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::fisher::Fisher;
 use crate::learner::{Descent, Learner};
-use crate::method::{State, Step};
+use crate::method::{State, Step, vector};
 use crate::preset::Preset;
 use crate::settings::{Settings, read_with};
 
@@ -72,6 +74,8 @@ settings! {
         /// The batch size of that estimate.
         #[within(at_least(1.0))]
         pub fisher_batch: usize,
+        /// The entropy that is minimised.
+        pub loss: EntropyLoss,
         /// The optimizer.
         pub optimizer: Descent,
         /// Its learning rate.
@@ -87,7 +91,18 @@ impl<const FISHER: bool> Config<FISHER> {
         let (optimizer, lr) = descent(preset);
         let (d, alpha) = if preset.is_cifar() { (0.4, 1.0) } else { (0.05, 2000.0) };
         let alpha = if FISHER { alpha } else { 0.0 };
-        Self { preset, e0: 0.4, d, alpha, fisher_images: 2000, fisher_batch: 64, optimizer, lr }
+        let loss = EntropyLoss::default();
+        Self {
+            preset,
+            e0: 0.4,
+            d,
+            alpha,
+            fisher_images: 2000,
+            fisher_batch: 64,
+            loss,
+            optimizer,
+            lr,
+        }
     }
 }
 
@@ -138,17 +153,27 @@ pub(super) const ENTRY_EATA: MethodEntry = MethodEntry {
 };
 
 #[derive(Clone)]
-struct Selective<const FISHER: bool> {
+pub(super) struct Selective<const FISHER: bool> {
     config: Config<FISHER>,
     learner: Learner,
     fisher: Option<Fisher>,
+    /// `C`.
+    classes: usize,
     /// `m`, `C` probabilities.
     mean_prediction: Option<Vec<f32>>,
 }
 
 impl<const FISHER: bool> Selective<FISHER> {
     fn new(args: &BuildArgs<'_>, config: Config<FISHER>) -> Result<Self> {
-        let method = Config::<FISHER>::METHOD;
+        Self::named(Config::<FISHER>::METHOD, args, config)
+    }
+
+    /// The same as part of a method of another name.
+    pub(super) fn named(
+        method: &'static str,
+        args: &BuildArgs<'_>,
+        config: Config<FISHER>,
+    ) -> Result<Self> {
         let optimizer = config.optimizer.optimizer(Trainable::NormAffine, config.lr);
         let mut learner = Learner::new(method, args, Trainable::NormAffine, optimizer)?;
         let mut fisher = None;
@@ -157,7 +182,13 @@ impl<const FISHER: bool> Selective<FISHER> {
             let images = images.slice(0, 0, config.fisher_images.min(images.shape()[0]))?;
             fisher = Some(Fisher::estimate(&mut learner, &images, config.fisher_batch)?);
         }
-        Ok(Self { config, learner, fisher, mean_prediction: None })
+        Ok(Self { config, learner, fisher, classes: args.num_classes(), mean_prediction: None })
+    }
+
+    /// Resets the network to the source, and forgets the predictions so far. The count of batches goes on.
+    pub(super) fn begin_again(&mut self) {
+        self.learner.restore_source();
+        self.mean_prediction = None;
     }
 
     /// The samples of `reliable` to keep (step 3), and the `m` that they lead to (step 4). `p` holds `[B, C]`
@@ -201,7 +232,7 @@ impl<const FISHER: bool> Adapt for Selective<FISHER> {
         self.learner.track();
         let z = self.learner.logits(images)?;
         let [b, c] = z.dims2("logits")?;
-        let entropies = Entropies::new(&z, self.config.e0)?;
+        let entropies = Entropies::of(self.config.loss, &z, self.config.e0)?;
         // 2. Reliable samples.
         let reliable = entropies.reliable(0..b);
         let mut scalars = vec![("reliable", reliable.len() as f64)];
@@ -238,7 +269,9 @@ impl<const FISHER: bool> Adapt for Selective<FISHER> {
     }
 
     fn load_rest(&mut self, state: &State) -> Result<()> {
-        self.mean_prediction = state.tensors.get("seen").map(Tensor::to_vec).transpose()?;
+        let is_there = state.tensors.contains_key("seen");
+        let seen = is_there.then(|| vector(state, "seen", self.classes));
+        self.mean_prediction = seen.transpose()?;
         Ok(())
     }
 }

@@ -4,16 +4,23 @@ mod bn_adapt;
 pub mod configs;
 mod cotta;
 mod cpl;
+mod deyo;
 mod dpcore;
 mod eata;
 mod gain;
 mod keel;
+mod lame;
+mod neo;
 pub mod paint;
+mod rdumb;
 mod rem;
 mod rmt;
+mod roid;
+mod rotta;
 mod santa;
 mod sar;
 mod source;
+mod t3a;
 mod tent;
 mod vdp;
 mod zerosiam;
@@ -27,9 +34,13 @@ pub const METHODS: &[MethodEntry] = &[
     tent::ENTRY,
     eata::ENTRY_ETA,
     eata::ENTRY_EATA,
+    rdumb::ENTRY,
     sar::ENTRY,
+    deyo::ENTRY,
+    roid::ENTRY,
     cpl::ENTRY,
     cotta::ENTRY,
+    rotta::ENTRY,
     rmt::ENTRY,
     santa::ENTRY,
     vdp::ENTRY,
@@ -37,6 +48,9 @@ pub const METHODS: &[MethodEntry] = &[
     zerosiam::ENTRY,
     rem::ENTRY,
     dpcore::ENTRY,
+    lame::ENTRY,
+    t3a::ENTRY,
+    neo::ENTRY,
     keel::ENTRY,
     paint::ENTRY,
 ];

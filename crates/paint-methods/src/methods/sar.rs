@@ -25,6 +25,8 @@
 //! - `lr`: SGD with momentum, 1e-3 at batch size 64 for transformers, 2.5e-4 for convolutional networks on ImageNet,
 //!   1e-3 at batch size 200 on CIFAR, all scaled to batch size 50. The authors' doubled rate for single images is not
 //!   implemented.
+//! - `loss = "come"` filters and minimises the entropy of an opinion instead (COME, Zhang et al. 2025,
+//!   arXiv:2410.10894), as in TENT.
 
 use paint_nn::backbone::Spec;
 use paint_nn::params::Trainable;
@@ -34,7 +36,7 @@ use paint_tensor::Tensor;
 use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
-use crate::entropy_filter::Entropies;
+use crate::entropy_filter::{Entropies, EntropyLoss};
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
@@ -75,6 +77,8 @@ settings! {
         pub average_after_reset: Average,
         /// How many of the last blocks of a transformer do not train; nor does its final norm.
         pub frozen_blocks: usize,
+        /// The entropy that is minimised.
+        pub loss: EntropyLoss,
         /// The optimizer.
         pub optimizer: Descent,
         /// Its learning rate.
@@ -99,6 +103,7 @@ impl Config {
             reset_below: 0.2,
             average_after_reset: Average::Keep,
             frozen_blocks: 3,
+            loss: EntropyLoss::default(),
             optimizer: Descent::Momentum,
             lr,
         }
@@ -168,11 +173,11 @@ impl Adapt for Sar {
     }
 
     fn adapt(&mut self, images: &Tensor) -> Result<Step> {
-        let e0 = self.config.e0;
+        let (e0, form) = (self.config.e0, self.config.loss);
         // 1. The prediction and its reliable samples.
         self.learner.track();
         let z = self.learner.logits(images)?;
-        let entropies = Entropies::new(&z, e0)?;
+        let entropies = Entropies::of(form, &z, e0)?;
         let z = z.detach();
         let reliable = entropies.reliable(0..z.shape()[0]);
         let loss = entropies.mean_of(&reliable)?;
@@ -181,7 +186,7 @@ impl Adapt for Sar {
         // 2. The climb, 3. the gradients there, 4. the step.
         let (mut second, mut still) = (0.0, Vec::new());
         self.learner.update_sharpness_aware(self.config.rho, &loss.backward()?, |learner| {
-            let entropies = Entropies::new(&learner.logits(images)?, e0)?;
+            let entropies = Entropies::of(form, &learner.logits(images)?, e0)?;
             still = entropies.reliable(reliable.iter().copied());
             let loss = entropies.mean_of(&still)?;
             second = learner.finite("the mean entropy uphill", loss.item()?)?;

@@ -17,8 +17,10 @@
 //! - `optimizer`, `lr`: Adam 1e-3 at batch size 200 on CIFAR, SGD with momentum 2.5e-4 at batch size 64 on ImageNet.
 //!   For transformers it is SAR's 1e-3 at batch size 64, on CIFAR too, because no published rate was found. All rates
 //!   are scaled to batch size 50.
+//! - `loss = "come"` minimises the entropy of an opinion instead (COME, Zhang et al. 2025, arXiv:2410.10894): `C` joins
+//!   the evidence `e^z` as doubt, and no gradient flows along `z`. The authors write 1000 for `C` and add 1e-7 to
+//!   probabilities; here `C` are the classes that compete, and nothing is added.
 
-use paint_nn::loss;
 use paint_nn::params::Trainable;
 use paint_settings::{Describe as _, at_least, logarithmic, settings};
 use paint_tensor::Tensor;
@@ -26,6 +28,7 @@ use paint_tensor::Tensor;
 use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
+use crate::entropy_filter::EntropyLoss;
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::Step;
@@ -40,6 +43,8 @@ settings! {
     pub struct Config {
         /// The preset that gives the values of the other keys.
         pub preset: Preset,
+        /// The entropy that is minimised.
+        pub loss: EntropyLoss,
         /// The optimizer.
         pub optimizer: Descent,
         /// Its learning rate.
@@ -64,7 +69,7 @@ impl Config {
     /// The values of a preset.
     pub fn preset(preset: Preset) -> Self {
         let (optimizer, lr) = descent(preset);
-        Self { preset, optimizer, lr }
+        Self { preset, loss: EntropyLoss::default(), optimizer, lr }
     }
 }
 
@@ -96,13 +101,15 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
 
 #[derive(Clone)]
 struct Tent {
+    loss: EntropyLoss,
     learner: Learner,
 }
 
 impl Tent {
     fn new(args: &BuildArgs<'_>, config: &Config) -> Result<Self> {
         let optimizer = config.optimizer.optimizer(Trainable::NormAffine, config.lr);
-        Ok(Self { learner: Learner::new(NAME, args, Trainable::NormAffine, optimizer)? })
+        let learner = Learner::new(NAME, args, Trainable::NormAffine, optimizer)?;
+        Ok(Self { loss: config.loss, learner })
     }
 }
 
@@ -120,7 +127,7 @@ impl Adapt for Tent {
         self.learner.track();
         let z = self.learner.logits(images)?;
         // 2. Its entropy.
-        let loss = loss::mean_entropy(&z)?;
+        let loss = self.loss.of(&z)?.mean_all()?;
         let value = self.learner.finite("the mean entropy", loss.item()?)?;
         // 3. One step.
         self.learner.update(&loss.backward()?)?;

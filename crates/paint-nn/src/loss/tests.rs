@@ -202,6 +202,75 @@ fn the_distance_of_moments_counts_shift_and_stretch_in_the_deviations_given() {
 }
 
 #[test]
+fn an_opinion_has_the_entropy_of_its_evidence_and_of_its_doubt() {
+    // Evidence e^x = 1, 2, 5 and doubt 3 of 11 in all.
+    let z = tensor(&[0.0, 2_f32.ln(), 5_f32.ln()], [1, 3]);
+    let expected: f64 = [1.0, 2.0, 5.0, 3.0].iter().map(|e| -e / 11.0 * f64::ln(e / 11.0)).sum();
+    close(opinion_entropy(&z).unwrap().item().unwrap(), expected, 1e-6);
+    // Without evidence for any class all of it is doubt; no logits at all have a value and a gradient too.
+    let none = opinion_entropy(&tensor(&[-60.0; 3], [1, 3])).unwrap().item().unwrap();
+    close(none, 0.0, 1e-6);
+    let zero = tensor(&[0.0; 3], [1, 3]).variable();
+    let loss = opinion_entropy(&zero).unwrap().sum_all().unwrap();
+    close(loss.item().unwrap(), 6_f64.ln() / 2.0 + 2_f64.ln() / 2.0, 1e-6);
+    let gradients = loss.backward().unwrap();
+    assert!(gradients.get(&zero).unwrap().to_vec().unwrap().iter().all(|g| g.is_finite()));
+}
+
+/// The loss with every row brought back to the length that it had, which is what the gradient sees.
+#[test]
+fn the_gradient_of_an_opinion_keeps_the_length_of_the_logits() {
+    let (b, c) = (4, 3);
+    let data = logits(b, c);
+    let length = |row: &[f32]| row.iter().map(|x| x * x).sum::<f32>().sqrt();
+    let z = tensor(&data, [b, c]).variable();
+    let gradients = opinion_entropy(&z).unwrap().mean_all().unwrap().backward().unwrap();
+    let gradient = gradients.get(&z).unwrap().to_vec().unwrap();
+    for (row, gradient) in data.chunks(c).zip(gradient.chunks(c)) {
+        let along: f32 = row.iter().zip(gradient).map(|(x, g)| x * g).sum();
+        close(along, 0.0, 1e-6);
+    }
+    for i in 0..data.len() {
+        let at = |shift: f32| {
+            let mut moved = data.clone();
+            moved[i] += shift;
+            let pairs = moved.chunks(c).zip(data.chunks(c));
+            let rows: Vec<f32> = pairs
+                .flat_map(|(to, from)| to.iter().map(|x| x * length(from) / length(to)))
+                .collect();
+            let loss = opinion_entropy(&tensor(&rows, [b, c])).unwrap();
+            f64::from(loss.mean_all().unwrap().item().unwrap())
+        };
+        close(gradient[i], (at(1e-2) - at(-1e-2)) / 2e-2, 3e-4);
+    }
+}
+
+#[test]
+fn the_likelihood_ratio_matches_the_printed_sum_and_does_not_fade() {
+    let data = logits(2, 4);
+    let found = soft_likelihood_ratio(&tensor(&data, [2, 4])).unwrap().to_vec().unwrap();
+    for (row, found) in data.chunks(4).zip(found) {
+        let p = softmax(row);
+        let expected: f64 = p.iter().map(|p| -p * (p / (1.0 - p) + 1e-5).ln()).sum();
+        close(found, expected, 1e-5);
+    }
+    // Two classes, p = 0.98: the gradient of the entropy is a fraction of the ratio's.
+    let sure = tensor(&[49_f32.ln(), 0.0], [1, 2]).variable();
+    let slope = |loss: Tensor| {
+        let gradients = loss.sum_all().unwrap().backward().unwrap();
+        gradients.get(&sure).unwrap().to_vec().unwrap()[0]
+    };
+    let ratio = slope(soft_likelihood_ratio(&sure).unwrap());
+    assert!(ratio < 6.0 * slope(entropy(&sure).unwrap()), "{ratio}");
+    // Above the clip nothing pushes further, and nothing is infinite.
+    let clipped = tensor(&[400.0, 0.0, 0.0], [1, 3]).variable();
+    let loss = soft_likelihood_ratio(&clipped).unwrap();
+    close(loss.item().unwrap(), -0.99 * 99_f64.ln(), 1e-4);
+    let gradients = loss.sum_all().unwrap().backward().unwrap();
+    assert_eq!(gradients.get(&clipped).unwrap().to_vec().unwrap(), [0.0; 3]);
+}
+
+#[test]
 fn every_loss_has_the_gradient_of_its_finite_differences() {
     let labels = MixedLabels { first: &[0, 1, 2, 0], second: &[2, 0, 1, 1], lambda: 0.35 };
     let other = tensor(&logits(8, 3)[12..], [4, 3]);
@@ -216,6 +285,7 @@ fn every_loss_has_the_gradient_of_its_finite_differences() {
     agrees_with_finite_differences(4, 3, |z| double_softmax_diversity(z).unwrap());
     agrees_with_finite_differences(4, 3, |z| double_softmax_consistency(z, labels, 4).unwrap());
     agrees_with_finite_differences(4, 3, |z| poly_conjugate(z, 2.0).unwrap().mean_all().unwrap());
+    agrees_with_finite_differences(4, 3, |z| soft_likelihood_ratio(z).unwrap().mean_all().unwrap());
     agrees_with_finite_differences(4, 3, |z| {
         supervised_contrastive(z, &[0, 1, 0, 1], 0.5).unwrap()
     });
