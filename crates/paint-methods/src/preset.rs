@@ -1,7 +1,7 @@
 //! The presets of the baselines: published values by kind of network and benchmark.
 //!
 //! The papers tune with batches of 64 (ImageNet) and 200 (CIFAR); PAINT compares everything at 50. Rates are scaled
-//! with the batch size, as the papers themselves do where they change it.
+//! with the batch size, as the papers themselves do where they change it, or used as published: each method says which.
 
 use paint_nn::backbone::Backbone;
 use paint_settings::choice;
@@ -49,7 +49,7 @@ impl Benchmark {
 }
 
 choice! {
-    /// Published values of the baselines, by kind of network and benchmark, with rates scaled to batches of 50.
+    /// Published values of the baselines, by kind of network and benchmark, with rates scaled to batches of 50 where a method says so.
     /// Settings by name take those of their network; typed settings say which.
     #[derive(Default)]
     pub enum Preset {

@@ -150,7 +150,10 @@ impl Deyo {
         let broken = shuffled(&images.gather(sure)?, n, &orders)?;
         let labels = p.gather(sure)?.argmax()?;
         let before = p.gather(sure)?.pick(&labels)?.to_vec()?;
-        let after = self.learner.logits(&broken)?.detach().softmax()?.pick(&labels)?.to_vec()?;
+        let mut frozen = self.learner.model().duplicate();
+        frozen.params_mut().freeze();
+        let after = self.learner.forward(frozen.as_ref(), &broken)?.logits.softmax()?;
+        let after = after.pick(&labels)?.to_vec()?;
         Ok(before.iter().zip(after).map(|(before, after)| before - after).collect())
     }
 }

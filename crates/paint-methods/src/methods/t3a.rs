@@ -133,10 +133,11 @@ impl T3a {
     /// Step 3.
     fn classify(&self, features: &Features) -> Result<Tensor> {
         let width = self.learner.spec().feature_dim;
-        let mut sums = Vec::with_capacity(self.supports.len() * width);
-        for supports in &self.supports {
-            let of = |k: usize| supports.iter().map(|support| support.direction[k]).sum::<f32>();
-            sums.extend((0..width).map(of));
+        let mut sums = vec![0.0; self.supports.len() * width];
+        for (supports, sum) in self.supports.iter().zip(sums.chunks_mut(width)) {
+            for support in supports {
+                sum.iter_mut().zip(&*support.direction).for_each(|(sum, x)| *sum += x);
+            }
         }
         let sums = Tensor::from_vec(sums, [self.supports.len(), width], &self.learner.device())?;
         Ok(features.pooled.matmul(&sums.l2_normalize()?.transpose(0, 1)?)?)

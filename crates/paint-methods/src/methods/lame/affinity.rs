@@ -56,8 +56,9 @@ pub(super) fn agreement(p: &[f64], a: &[f64], c: usize) -> (Vec<f64>, usize) {
         let mut drawn = vec![0.0; p.len()]; // A Y
         for (i, j) in (0..b).flat_map(|i| (0..b).map(move |j| (i, j))) {
             let weight = a[i * b + j];
-            for k in 0..c {
-                drawn[i * c + k] += weight * y[j * c + k];
+            if weight != 0.0 {
+                let rows = drawn[i * c..(i + 1) * c].iter_mut().zip(&y[j * c..(j + 1) * c]);
+                rows.for_each(|(drawn, y)| *drawn += weight * y);
             }
         }
         logits = log_p.iter().zip(&drawn).map(|(l, d)| l + d).collect();
