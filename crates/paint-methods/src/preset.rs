@@ -49,8 +49,8 @@ impl Benchmark {
 }
 
 choice! {
-    /// Published values of the baselines, by kind of network and benchmark, with rates scaled to batches of 50 where a method says so.
-    /// Settings by name take those of their network; typed settings say which.
+    /// Published values of the baselines, by kind of network and benchmark, with rates scaled to batches of 50 where a
+    /// method says so. Settings by name take those of their network; typed settings say which.
     #[derive(Default)]
     pub enum Preset {
         /// A vision transformer on ImageNet-C or ImageNet-R.

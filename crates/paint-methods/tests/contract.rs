@@ -348,12 +348,12 @@ fn labels_that_are_missing_or_do_not_fit_are_refused() {
 #[test]
 fn a_state_that_is_not_its_own_is_refused_or_survived() {
     for entry in METHODS {
-        let settings = &variants(entry)[0];
-        let mut method = build(entry, settings, 1);
+        let settings = variants(entry).pop().unwrap();
+        let mut method = build(entry, &settings, 1);
         steps(method.as_mut(), &[0, 1]);
         let state = method.save().unwrap();
         let survives = |state: &State| {
-            let mut other = build(entry, settings, 1);
+            let mut other = build(entry, &settings, 1);
             if other.load(state).is_ok() {
                 let _ = (other.predict(&images(2, 3)), other.step(&images(3, 3)));
             }

@@ -24,7 +24,7 @@
 mod affinity;
 
 use paint_nn::backbone::BnMode;
-use paint_settings::{Describe as _, at_least, choice, settings};
+use paint_settings::{Describe as _, at_least, choice, logarithmic, settings};
 use paint_tensor::Tensor;
 
 use crate::Result;
@@ -60,6 +60,7 @@ settings! {
         pub affinity: Affinity,
         /// `k`, the number of neighbours; with `knn`, 0 is the source.
         #[within(at_least(0.0))]
+        #[tuned(logarithmic(1.0, 20.0))]
         pub neighbours: usize,
     }
 }

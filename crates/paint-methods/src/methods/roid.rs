@@ -108,7 +108,6 @@ settings! {
         pub momentum: f64,
         /// `q` of CMF's filter, for a network of 38,400 trained weights; for others it is in proportion.
         #[within(at_least(0.0))]
-        #[tuned(logarithmic(5e-4, 5e-2))]
         pub noise: f64,
         /// How predictions are corrected for the classes of a batch.
         pub prior: PriorCorrection,

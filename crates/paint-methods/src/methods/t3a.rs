@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use paint_nn::backbone::{BnMode, Features};
 use paint_nn::loss;
-use paint_settings::{Describe as _, at_least, settings};
+use paint_settings::{Describe as _, at_least, logarithmic, settings};
 use paint_tensor::Tensor;
 
 use crate::build_args::BuildArgs;
@@ -47,6 +47,7 @@ settings! {
         pub preset: Preset,
         /// `M`, the most templates of a class.
         #[within(at_least(1.0))]
+        #[tuned(logarithmic(1.0, 100.0))]
         pub supports: usize,
     }
 }
