@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let open =
         |(name, settings): &(&str, &[&str])| Ok(Experiment::open(config(args, name, settings)?)?);
     let mut experiments = METHODS.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
-    experiments.iter_mut().try_for_each(sort_last)?;
+    experiments.iter_mut().for_each(sort_last);
     let rate = args.metric.rate();
     let names: Vec<&str> = METHODS.iter().map(|(name, _)| *name).collect();
     let stream = &experiments[0].stream;
@@ -121,25 +121,21 @@ fn config(args: &Args, method: &str, settings: &[&str]) -> paint_run::Result<Con
 }
 
 /// The last domain is five times as long and sorted by class, as a folder for each class would give it.
-fn sort_last(experiment: &mut Experiment) -> anyhow::Result<()> {
+fn sort_last(experiment: &mut Experiment) {
     let Experiment { dataset, stream, config, .. } = experiment;
-    let Some(last) = stream.batches.last().cloned() else { return Ok(()) };
-    let Some(&SampleRef { domain, .. }) = last.samples.first() else { return Ok(()) };
+    let Some(last) = stream.batches.last().cloned() else { return };
+    let Some(&SampleRef { domain, .. }) = last.samples.first() else { return };
     let is_last = |batch: &BatchPlan| batch.segment == last.segment;
     let count: usize =
         stream.batches.iter().filter(|batch| is_last(batch)).map(|batch| batch.samples.len()).sum();
     stream.batches.retain(|batch| !is_last(batch));
-    let label = |index| Ok((dataset.sample(domain, index)?.label, SampleRef { domain, index }));
-    let held = dataset.len(domain);
-    let samples = (0..(5 * count).min(held)).map(label);
-    let mut samples = samples.collect::<paint_data::Result<Vec<_>>>()?;
-    samples.sort_by_key(|(label, _)| *label);
-    let samples: Vec<SampleRef> = samples.into_iter().map(|(_, at)| at).collect();
+    let held = (5 * count).min(dataset.len(domain));
+    let mut samples: Vec<SampleRef> = (0..held).map(|index| SampleRef { domain, index }).collect();
+    samples.sort_by_key(|sample| dataset.label(domain, sample.index));
     let batches = samples.chunks(config.scenario.batch_size);
     stream
         .batches
         .extend(batches.map(|batch| BatchPlan { samples: batch.to_vec(), ..last.clone() }));
-    Ok(())
 }
 
 /// Feeds every batch to every runner; returns an image of each visit's last batch with what the methods said.

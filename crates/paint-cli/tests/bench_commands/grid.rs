@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{GRID, SAME, batches, paint, stderr};
+use crate::support::{SAME, batches, grid, paint, stderr};
 
 #[test]
 fn a_grid_killed_twice_leaves_the_same_files_to_the_bit() {
     let temp = tempfile::tempdir().unwrap();
     let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
-    let output = paint(&GRID, &whole).output().unwrap();
+    let output = paint(&grid(), &whole).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     for stop in [4, 14] {
-        let mut child = paint(&GRID, &parts).spawn().unwrap();
+        let mut child = paint(&grid(), &parts).spawn().unwrap();
         while batches(&parts) < stop && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -24,7 +24,7 @@ fn a_grid_killed_twice_leaves_the_same_files_to_the_bit() {
         child.wait().unwrap();
         assert!(!parts.join("summary.json").exists(), "it was killed too late");
     }
-    let output = paint(&GRID, &parts).output().unwrap();
+    let output = paint(&grid(), &parts).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains("source seed 0: found"), "{}", stderr(&output));
     for file in SAME {
@@ -61,7 +61,7 @@ fn the_protocol_beside_results_gives_them_again() {
 fn a_broken_row_is_told_and_the_others_are_there() {
     let temp = tempfile::tempdir().unwrap();
     let out = temp.path().join("out");
-    let mut args: Vec<&str> = GRID.into_iter().collect();
+    let mut args = grid();
     args[4] = "source";
     args.extend(["--sweep", "tent.lr=1e300", "--jobs", "2", "--json"]);
     let output = paint(&args, &out).output().unwrap();
@@ -79,14 +79,14 @@ fn a_folder_that_another_run_works_in_is_left_alone() {
     let held = paint_files::claim(folder.path()).unwrap();
     let single = ["run", "--method", "source", "--dataset", "embedded", "--weights", "embedded"];
     let training = ["train", "--dataset", "embedded", "--backbone", "vit_tiny_patch4_32"];
-    for args in [&GRID[..], &single, &training] {
+    for args in [&grid()[..], &single, &training] {
         let output = paint(args, folder.path()).output().unwrap();
         let message = stderr(&output);
         assert!(!output.status.success() && message.contains("another run works in"), "{message}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     drop(held);
-    assert!(paint(&GRID, folder.path()).output().unwrap().status.success());
+    assert!(paint(&grid(), folder.path()).output().unwrap().status.success());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{GRID, paint, stderr};
+use crate::support::{grid, paint, stderr};
 
 #[test]
 fn the_readme_says_what_the_results_folder_holds() {
@@ -57,7 +57,7 @@ fn the_picture_of_the_readme_is_that_of_its_result() {
 #[test]
 fn a_page_made_later_has_the_times_that_were_measured() {
     let folder = tempfile::tempdir().unwrap();
-    let timed: Vec<&str> = GRID.into_iter().filter(|&arg| arg != "--no-timing").collect();
+    let timed: Vec<&str> = grid().into_iter().filter(|&arg| arg != "--no-timing").collect();
     assert!(paint(&timed, folder.path()).output().unwrap().status.success());
     let page = folder.path().join("later.html");
     let mut report = Command::new(env!("CARGO_BIN_EXE_paint"));

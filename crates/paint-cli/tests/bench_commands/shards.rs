@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{GRID, SAME, batches, paint, stderr};
+use crate::support::{SAME, batches, grid, paint, stderr};
 
-/// Writes the plan of [`GRID`] for a folder.
+/// Writes the plan of [`grid`] for a folder.
 fn planned(plan: &str, out: &Path) {
-    let output = paint(&[&GRID[..], &["--plan", plan]].concat(), out).output().unwrap();
+    let output = paint(&[&grid()[..], &["--plan", plan]].concat(), out).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(!out.exists(), "a plan runs nothing");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -38,7 +38,7 @@ fn shards_in_processes_of_their_own_leave_the_files_of_one_command() {
     }
     assert!(!parts.join("summary.json").exists(), "shards collect nothing");
     for out in [&whole, &parts] {
-        let output = paint(&GRID, out).output().unwrap();
+        let output = paint(&grid(), out).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         let found = stderr(&output).matches(": found").count();
         assert_eq!(found, if out == &parts { 3 } else { 0 }, "{}", stderr(&output));

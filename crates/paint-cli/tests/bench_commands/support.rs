@@ -3,8 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
+use tempfile::TempDir;
+
+#[path = "../../../paint-serve/tests/serve/tiny.rs"]
+mod tiny;
 
 /// `paint` with some arguments and `--out`.
 pub(crate) fn paint(args: &[&str], out: &Path) -> Command {
@@ -19,25 +24,26 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// A network that costs nothing, where what it predicts does not matter.
+pub(crate) fn weights() -> &'static str {
+    static FILE: OnceLock<(TempDir, String)> = OnceLock::new();
+    let (_, file) = FILE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        tiny::weights(folder.path());
+        let file = folder.path().join("tiny.safetensors").to_str().unwrap().to_owned();
+        (folder, file)
+    });
+    file
+}
+
 /// Three rows over two domains of a few images, in batches that make several checkpoints.
-pub(crate) const GRID: [&str; 16] = [
-    "bench",
-    "--protocol",
-    "embedded",
-    "--methods",
-    "source,tent,paint",
-    "--limit",
-    "12",
-    "--set",
-    "scenario.domains=[\"fog\",\"contrast\"]",
-    "--set",
-    "scenario.batch_size=4",
-    "--no-timing",
-    "--checkpoint-every",
-    "1",
-    "--threads",
-    "2",
-];
+pub(crate) fn grid() -> Vec<&'static str> {
+    let rows = ["bench", "--protocol", "cifar10-c", "--methods", "source,tent,paint"];
+    let domains = ["--set", "scenario.domains=[\"fog\",\"contrast\"]"];
+    let batches = ["--limit", "12", "--set", "scenario.batch_size=4", "--checkpoint-every", "1"];
+    let data = ["--dataset", "embedded", "--corrupt", "--weights", weights()];
+    [&rows[..], &domains, &batches, &data, &["--no-timing", "--threads", "2"]].concat()
+}
 
 /// The files that must not depend on how often a grid was interrupted.
 pub(crate) const SAME: [&str; 7] = [

@@ -6,28 +6,15 @@ use std::process::Command;
 
 use paint_data::dataset::embedded;
 
-use crate::support::{batches, json, paint, stderr};
+use crate::support::{batches, json, paint, stderr, weights};
 
 /// A search of seconds.
-const SEARCH: [&str; 17] = [
-    "tune",
-    "--method",
-    "tent",
-    "--dataset",
-    "embedded",
-    "--search",
-    "lr=1e-4..1e-1",
-    "--corruptions",
-    "saturate",
-    "--candidates",
-    "2",
-    "--limit",
-    "8",
-    "--batch-size",
-    "4",
-    "--seeds",
-    "0",
-];
+fn search() -> Vec<&'static str> {
+    let what = ["tune", "--method", "tent", "--search", "lr=1e-4..1e-1", "--candidates", "2"];
+    let on = ["--weights", weights(), "--dataset", "embedded", "--corruptions", "saturate"];
+    let runs = ["--limit", "8", "--batch-size", "4", "--seeds", "0"];
+    [&what[..], &on, &runs].concat()
+}
 
 fn paint_in(folder: &Path, args: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_paint")).args(args).current_dir(folder).output().unwrap()
@@ -37,20 +24,20 @@ fn paint_in(folder: &Path, args: &[&str]) -> std::process::Output {
 fn a_search_killed_in_the_middle_makes_the_same_choice() {
     let temp = tempfile::tempdir().unwrap();
     let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
-    let output = paint(&SEARCH, &whole).output().unwrap();
+    let output = paint(&search(), &whole).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     for part in ["tent: lr=", "accuracy   ", "with one seed", "beside it  lr=", "cost       "] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let mut child = paint(&SEARCH, &parts).spawn().unwrap();
+    let mut child = paint(&search(), &parts).spawn().unwrap();
     while batches(&parts.join("runs")) < 3 {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!parts.join("preset.toml").exists(), "it was killed too late");
-    let output = paint(&SEARCH, &parts).output().unwrap();
+    let output = paint(&search(), &parts).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains(": found"), "{}", stderr(&output));
     for file in ["preset.toml", "tune.json"] {
@@ -97,7 +84,7 @@ fn other_commands_take_the_choice() {
 fn a_plan_says_what_would_be_searched_and_a_wrong_search_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     let out = temp.path().join("out");
-    let output = paint(&[&SEARCH[..], &["--dry-run"]].concat(), &out).output().unwrap();
+    let output = paint(&[&search()[..], &["--dry-run"]].concat(), &out).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("search     lr from 0.0001 to 0.1"), "{said}{}", stderr(&output));
     assert!(
@@ -105,7 +92,8 @@ fn a_plan_says_what_would_be_searched_and_a_wrong_search_is_refused() {
         "{said}"
     );
     assert!(!out.exists());
-    let planned = paint(&[&SEARCH[..], &["--dry-run", "--json"]].concat(), &out).output().unwrap();
+    let planned =
+        paint(&[&search()[..], &["--dry-run", "--json"]].concat(), &out).output().unwrap();
     let file = temp.path().join("plan.json");
     fs::write(&file, planned.stdout).unwrap();
     assert_eq!(json(&file)["candidates"].as_array().unwrap().len(), 2);
