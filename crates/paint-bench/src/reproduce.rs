@@ -66,12 +66,12 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "gradual",
-        what: "Source, CoTTA and PAINT where severities rise and fall",
+        what: "the paper's seven methods where severities rise and fall",
         full: "cifar10-c-gradual",
         small: "embedded-gradual",
         small_limit: 20,
         references: &["gradual"],
-        variants: |_| ["source", "cotta", "paint"].map(Variant::plain).into(),
+        variants: gradual,
         adjust: |_| {},
     },
     Target {
@@ -110,6 +110,23 @@ pub const TARGETS: &[Target] = &[
         small_limit: 100,
         references: &["matching"],
         variants: |_| vec![paint("PAINT-Query", WHOLE), paint("PAINT-Oracle", [("oracle", true)])],
+        adjust: |_| {},
+    },
+    Target {
+        name: "invariant-prompt",
+        what: "no prompt, one for all domains, and one for each",
+        full: "imagenet-c-5k",
+        small: "embedded",
+        small_limit: 100,
+        references: &[],
+        variants: |_| {
+            vec![
+                paint("no prompt", [("prompt_length", 0)]),
+                // No similarity lies below -1, so the first prompt stays the only one.
+                paint("domain-invariant prompt", [("eta", -1.0)]),
+                paint("domain-specific prompts", WHOLE),
+            ]
+        },
         adjust: |_| {},
     },
     Target {
@@ -196,6 +213,14 @@ pub fn every_method(protocol: &Protocol) -> Vec<Variant> {
     rows.map(|entry| Variant::plain(entry.name)).collect()
 }
 
+/// The rows of the paper's gradual table that a protocol can serve: RMT needs source images.
+fn gradual(protocol: &Protocol) -> Vec<Variant> {
+    let served = every_method(protocol);
+    let is_served = |name: &&str| served.iter().any(|variant| variant.method == *name);
+    let rows = ["source", "cotta", "eta", "cpl", "rmt", "sar", "paint"].into_iter();
+    rows.filter(is_served).map(Variant::plain).collect()
+}
+
 /// PAINT as the protocol has it.
 const WHOLE: [(&str, bool); 0] = [];
 
@@ -248,6 +273,25 @@ mod tests {
                 entry.resolve(&variant.settings).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn the_gradual_table_has_the_papers_rows_and_rmt_only_with_source_images() {
+        let mut protocol = Protocol::find("embedded-gradual").unwrap();
+        let mut rows = |source: Option<_>| {
+            protocol.source = source;
+            let mut rows: Vec<String> = gradual(&protocol).into_iter().map(|v| v.label).collect();
+            rows.sort();
+            rows
+        };
+        let mut theirs: Vec<String> =
+            reference("gradual").unwrap().rows.into_iter().map(|row| row.label).collect();
+        theirs.sort();
+        let source = Protocol::find("embedded").unwrap().source;
+        assert!(source.is_some());
+        assert_eq!(rows(source), theirs);
+        theirs.retain(|label| label != "rmt");
+        assert_eq!(rows(None), theirs);
     }
 
     #[test]

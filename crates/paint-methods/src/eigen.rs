@@ -15,6 +15,21 @@ pub(crate) struct Eigen {
     pub(crate) vectors: Vec<f64>,
 }
 
+impl Eigen {
+    /// `Σ f(λᵢ) vᵢ vᵢᵀ`, row by row.
+    pub(crate) fn function(&self, f: impl Fn(f64) -> f64) -> Vec<f64> {
+        let n = self.values.len();
+        let mut a = vec![0.0; n * n];
+        for (value, v) in self.values.iter().zip(self.vectors.chunks_exact(n.max(1))) {
+            let value = f(*value);
+            for (i, row) in a.chunks_exact_mut(n).enumerate() {
+                row.iter_mut().zip(v).for_each(|(a, x)| *a += value * v[i] * x);
+            }
+        }
+        a
+    }
+}
+
 /// Decomposes the symmetric `[n, n]` matrix `a`, row by row.
 pub(crate) fn symmetric(mut a: Vec<f64>, n: usize) -> Eigen {
     let mut v = vec![0.0; n * n];
@@ -158,6 +173,16 @@ mod tests {
                     assert!((dot - f64::from(u8::from(i == j))).abs() < 1e-12);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_root_times_itself_is_the_matrix() {
+        let a = [4.0, 1.0, 0.5, 1.0, 3.0, 0.25, 0.5, 0.25, 2.0];
+        let root = symmetric(a.to_vec(), 3).function(f64::sqrt);
+        for (at, a) in a.iter().enumerate() {
+            let back: f64 = (0..3).map(|k| root[at / 3 * 3 + k] * root[k * 3 + at % 3]).sum();
+            assert!((back - a).abs() < 1e-12, "{at}: {back}");
         }
     }
 

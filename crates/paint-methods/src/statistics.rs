@@ -5,6 +5,7 @@
 //! an image's mean, and the `r` leading eigenvectors `U` (rows) and deviations `λ^½` of the covariance. For the key
 //! of a domain (see [`key_of`]), and for the features that the classifier reads, mean and deviation between images.
 
+pub(crate) mod activations;
 mod collect;
 mod file;
 

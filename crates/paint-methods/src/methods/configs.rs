@@ -28,6 +28,7 @@ pub use super::paint::{
     Bound, Config as Paint, Denominator, FrozenNorm, LossForm, MixInput, OptimizerKind,
     Preset as PaintPreset, Retrieval,
 };
+pub use super::pea::{Compared, Config as Pea};
 pub use super::rdumb::Config as RDumb;
 pub use super::rem::Config as Rem;
 pub use super::rmt::{Config as Rmt, Variant as RmtVariant};
@@ -83,6 +84,7 @@ mod tests {
             row::<Santa>(),
             row::<Vdp>(),
             row::<Gain>(),
+            row::<Pea>(),
             row::<ZeroSiam>(),
             row::<Rem>(),
             row::<DpCore>(),

@@ -12,6 +12,7 @@ mod keel;
 mod lame;
 mod neo;
 pub mod paint;
+mod pea;
 mod rdumb;
 mod rem;
 mod rmt;
@@ -45,6 +46,7 @@ pub const METHODS: &[MethodEntry] = &[
     santa::ENTRY,
     vdp::ENTRY,
     gain::ENTRY,
+    pea::ENTRY,
     zerosiam::ENTRY,
     rem::ENTRY,
     dpcore::ENTRY,

@@ -61,6 +61,7 @@ pub(crate) fn variants(entry: &MethodEntry) -> Vec<Table> {
             toml! { new_steps = 3 source_entropy = 1.0 },
             vec![toml! { followed = "plain" helps = 1.1 }, toml! { helps = 0.0 }],
         ),
+        "pea" => (Table::new(), vec![toml! { views = 0 compared = "tokens" threshold = 0.0 }]),
         "rem" => (toml! { frozen_blocks = 1 }, vec![toml! { views = 2 masked = 0.5 margin = 0.1 }]),
         "vdp" => (toml! { threshold = 0.5 }, vec![toml! { lr = 0.1 optimizer = "nesterov" }]),
         "eta" | "eata" => {

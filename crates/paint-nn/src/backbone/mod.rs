@@ -106,10 +106,10 @@ pub enum Statistics {
     Keep,
 }
 
-/// Sees the tokens after each block of a transformer, and decides what the next block reads.
+/// Sees what each block gives, and decides what the next one reads.
 pub trait AfterBlock: fmt::Debug {
-    /// The tokens to go on with in place of `tokens`, `[B, T, D]`, which block `index` gave:
-    /// `[CLS, P_1..P_L, patches]`. After the last block there are only the pooled ones, unless
+    /// What to go on with in place of `tokens`, which block `index` gave. Of a convolutional network these are images
+    /// `[B, C, H, W]`; of a transformer `[B, T, D]`, `[CLS, P_1..P_L, patches]`. After the last block there are only the pooled ones, unless
     /// [`LastBlock::Whole`] was asked for. The shape must stay.
     fn after_block(&self, index: usize, tokens: Tensor) -> Result<Tensor>;
 }
@@ -137,7 +137,7 @@ pub struct Request<'a> {
     pub statistics: Statistics,
     /// Which tokens the last block gives.
     pub last_block: LastBlock,
-    /// What sees, and may replace, the tokens after each block.
+    /// What sees, and may replace, what each block gives.
     pub after_block: Option<&'a dyn AfterBlock>,
 }
 

@@ -192,7 +192,6 @@ impl Backbone for ResidualNet {
             ("kept patches", request.patches.is_some()),
             ("attention maps", request.attention != Attention::Omit),
             ("scaled branches", !request.branches.is_empty()),
-            ("tokens after its blocks", request.after_block.is_some()),
         ] {
             if asked {
                 return Err(Error::Argument {
@@ -212,8 +211,16 @@ impl Backbone for ResidualNet {
         if parts.stem_pool == StemPool::Max {
             x = x.max_pool(3, 2, 1)?;
         }
-        for block in parts.stages.iter().flatten() {
+        for (index, block) in parts.stages.iter().flatten().enumerate() {
             x = block.forward(params, &x, pass)?;
+            if let Some(hook) = request.after_block {
+                let expected = x.shape().to_vec();
+                x = hook.after_block(index, x)?;
+                if x.shape() != expected {
+                    let (what, got) = ("images after a block".into(), x.shape().to_vec());
+                    return Err(Error::Shape { what, expected, got });
+                }
+            }
         }
         if let Some(norm) = &parts.final_norm {
             x = norm.forward(params, &x, pass)?.relu()?;

@@ -112,13 +112,7 @@ fn transport(covariance: &[f64], scale: &[f32]) -> Vec<f64> {
     let scaled = |(at, x): (usize, &f64)| x * f64::from(scale[at / r]) * f64::from(scale[at % r]);
     let eigen = eigen::symmetric(covariance.iter().enumerate().map(scaled).collect(), r);
     let least = FLOOR * eigen.values.first().copied().unwrap_or(0.0).max(f64::MIN_POSITIVE);
-    let mut a = vec![0.0; r * r];
-    for (value, v) in eigen.values.iter().zip(eigen.vectors.chunks_exact(r)) {
-        let root = 1.0 / value.max(least).sqrt();
-        for (i, row) in a.chunks_exact_mut(r).enumerate() {
-            row.iter_mut().zip(v).for_each(|(a, x)| *a += root * v[i] * x);
-        }
-    }
+    let mut a = eigen.function(|value| 1.0 / value.max(least).sqrt());
     for (at, x) in a.iter_mut().enumerate() {
         *x *= f64::from(scale[at / r]) * f64::from(scale[at % r]);
         if at / r == at % r {

@@ -5,7 +5,7 @@ use paint_tensor::{BnMode, Device, Tensor};
 
 use super::*;
 use crate::backbone::cifar_resnet::CifarResnetConfig;
-use crate::backbone::find;
+use crate::backbone::{AfterBlock, find};
 use crate::checkpoint::{Array, Checkpoint, Dtype, Format};
 use crate::params::Trainable;
 
@@ -133,4 +133,33 @@ fn a_checkpoint_brings_its_classes_and_every_misfit_is_named() {
     for word in ["layer1.0.bn1.running_var", "conv1.weight", "[4, 3, 5, 5]", "layer9.weight"] {
         assert!(error.contains(word), "{error}");
     }
+}
+
+/// Doubles what one block gives, and notes the shapes of all.
+#[derive(Debug)]
+struct Doubling(usize, std::cell::RefCell<Vec<Vec<usize>>>);
+
+impl AfterBlock for Doubling {
+    fn after_block(&self, index: usize, images: Tensor) -> Result<Tensor> {
+        self.1.borrow_mut().push(images.shape().to_vec());
+        Ok(if index == self.0 { images.scale(2.0)? } else { images })
+    }
+}
+
+#[test]
+fn a_hook_sees_every_block_and_decides_what_the_next_one_reads() {
+    let (net, images) = (tiny(), images(2));
+    let with = |at| {
+        let hook = Doubling(at, std::cell::RefCell::default());
+        let request = Request { after_block: Some(&hook), ..Request::default() };
+        let features = net.forward(&images, &request).unwrap();
+        (features, hook.1.into_inner())
+    };
+    let (untouched, shapes) = with(9);
+    assert_eq!(shapes, [[2, 4, 32, 32], [2, 8, 16, 16], [2, 16, 8, 8]]);
+    assert_eq!(untouched.logits.to_vec().unwrap(), logits(&net, &images));
+    // After the last block comes the mean over pixels, which doubles too.
+    let plain = net.forward(&images, &Request::default()).unwrap().pooled.scale(2.0).unwrap();
+    assert_eq!(with(2).0.pooled.to_vec().unwrap(), plain.to_vec().unwrap());
+    assert_ne!(with(0).0.logits.to_vec().unwrap(), logits(&net, &images));
 }
