@@ -25,8 +25,7 @@
 //! - `compared`: the authors compare the *class tokens* of a batch with statistics of *all tokens* of the source, `cls`,
 //!   the default; `tokens` compares all with all. A convolutional network has pixels only.
 //! - Roots come from eigenvalues, as the authors', in double precision on the CPU. That takes `O(C³)` for each block and
-//!   view of a batch: a tenth of a second in all for width 192, many seconds for width 768, where `group_size = 64` is
-//!   the remedy.
+//!   view of a batch; for a wide network `group_size = 64` is the remedy.
 //! - The source's covariance is that of all rows; the authors add up those of batches around their own means.
 //! - Images may have another mean than the source in every view; statistics follow each view in turn, as the authors'.
 //! - A prediction without adaptation aligns with the statistics so far, and leaves a block without any alone.
