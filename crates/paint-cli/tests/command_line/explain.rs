@@ -48,7 +48,8 @@ fn other_names_are_explained_in_their_own_terms() {
 fn an_explanation_is_data_too_and_an_unknown_name_is_refused_with_a_hint() {
     let output = paint(&["explain", "tent", "--json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&found[0]["kind"], &found[0]["keys"][2]["key"]), (&"method".into(), &"lr".into()));
+    assert_eq!(found[0]["kind"], "method");
+    assert!(found[0]["keys"].as_array().unwrap().iter().any(|key| key["key"] == "lr"), "{found}");
     let output = paint(&["explain", "tend"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(told(&output).contains("'tent'"), "{}", told(&output));
