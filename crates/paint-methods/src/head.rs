@@ -23,12 +23,10 @@ impl Head {
         classes: Option<&[usize]>,
     ) -> Result<Self> {
         let value = |slot| {
-            let param = model.params().iter().find(|param| param.role() == Role::Head(slot));
-            let value = param.map(|param| param.tensor().detach()).ok_or_else(|| {
+            parameter(model, slot, classes)?.ok_or_else(|| {
                 let why = format!("{} has no linear classifier", model.spec().name);
                 Error::Config { method, why }
-            })?;
-            Ok::<_, Error>(classes.map_or_else(|| Ok(value.clone()), |rows| value.gather(rows))?)
+            })
         };
         let head = Self { weight: value(Slot::Weight)?, bias: value(Slot::Bias)? };
         let [_, width] = head.weight.dims2("classifier")?;
@@ -45,4 +43,15 @@ impl Head {
     pub(crate) fn logits(&self, features: &Tensor) -> Result<Tensor> {
         Ok(features.linear(&self.weight, Some(&self.bias))?)
     }
+}
+
+/// The weight or bias of a network's linear classifier, of the classes that compete; none if it has no such classifier.
+pub(crate) fn parameter(
+    model: &dyn Backbone,
+    slot: Slot,
+    classes: Option<&[usize]>,
+) -> Result<Option<Tensor>> {
+    let param = model.params().iter().find(|param| param.role() == Role::Head(slot));
+    let Some(value) = param.map(|param| param.tensor().detach()) else { return Ok(None) };
+    Ok(Some(classes.map_or_else(|| Ok(value.clone()), |rows| value.gather(rows))?))
 }

@@ -1,19 +1,10 @@
 //! The presets of the baselines: published values by kind of network and benchmark.
 //!
-//! The papers tune with batches of 64 (ImageNet) and 200 (CIFAR); PAINT compares everything at 50. Rates are scaled
-//! with the batch size, as the papers themselves do where they change it, or used as published: each method says which.
+//! The papers use batches of 64 (ImageNet) and 200 (CIFAR); PAINT compares everything at 50. Rates are used as published.
+//! They follow the batch size only where the authors' own rule says so: for transformers, from SAR on.
 
 use paint_nn::backbone::Backbone;
 use paint_settings::choice;
-
-/// The batch size that rates are scaled to.
-const BATCH: f64 = 50.0;
-
-/// The batch size of the published ImageNet settings.
-pub(crate) const IMAGENET_BATCH: f64 = 64.0;
-
-/// The batch size of the published CIFAR settings.
-pub(crate) const CIFAR_BATCH: f64 = 200.0;
 
 /// The longest side of the images that CIFAR's settings are taken for; `paint corrupt` draws the line there too.
 const CIFAR_SIDE: usize = 64;
@@ -49,8 +40,7 @@ impl Benchmark {
 }
 
 choice! {
-    /// Published values of the baselines, by kind of network and benchmark, with rates scaled to batches of 50 where a
-    /// method says so. Settings by name take those of their network; typed settings say which.
+    /// Published values of the baselines, by kind of network and benchmark, for batches of 50. Settings by name take those of their network; typed settings say which.
     #[derive(Default)]
     pub enum Preset {
         /// A vision transformer on ImageNet-C or ImageNet-R.
@@ -89,7 +79,28 @@ impl Preset {
     }
 }
 
-/// A rate published for batches of `batch`, at ours.
-pub(crate) fn scaled(lr: f64, batch: f64) -> f64 {
-    lr * BATCH / batch
+/// A transformer's rate, published for batches of 64, at batches of 50: SAR's authors and those who followed them make
+/// it proportional to the batch size.
+pub(crate) fn from_64_to_50(lr: f64) -> f64 {
+    lr * 50.0 / 64.0
 }
+
+/// [`Default`] and [`Settings`](crate::settings::Settings) of a baseline whose `Config::preset` gives every value.
+macro_rules! by_preset {
+    ($config:ty, $method:expr) => {
+        impl Default for $config {
+            fn default() -> Self {
+                Self::preset($crate::preset::Preset::default())
+            }
+        }
+
+        impl $crate::settings::Settings for $config {
+            const METHOD: &'static str = $method;
+
+            fn read(settings: &toml::Table) -> $crate::Result<Self> {
+                $crate::settings::read($method, settings, Self::preset)
+            }
+        }
+    };
+}
+pub(crate) use by_preset;

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-#[path = "../../../paint-serve/tests/serve/tiny.rs"]
-mod tiny;
+#[path = "../tiny_network/mod.rs"]
+mod tiny_network;
+
+pub(crate) use tiny_network::weights;
 
 /// `paint` with some arguments and `--out`.
 pub(crate) fn paint(args: &[&str], out: &Path) -> Command {
@@ -22,18 +22,6 @@ pub(crate) fn paint(args: &[&str], out: &Path) -> Command {
 /// What was said.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A network that costs nothing, where what it predicts does not matter.
-pub(crate) fn weights() -> &'static str {
-    static FILE: OnceLock<(TempDir, String)> = OnceLock::new();
-    let (_, file) = FILE.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        tiny::weights(folder.path());
-        let file = folder.path().join("tiny.safetensors").to_str().unwrap().to_owned();
-        (folder, file)
-    });
-    file
 }
 
 /// Three rows over two domains of a few images, in batches that make several checkpoints.

@@ -4,13 +4,11 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
 use paint_data::{Image, NpyWriter};
-use tempfile::TempDir;
 
-#[path = "../../../paint-serve/tests/serve/tiny.rs"]
-mod tiny;
+#[path = "../tiny_network/mod.rs"]
+mod tiny_network;
 
 const SIDE: usize = 32;
 const COLUMNS: usize = 40;
@@ -25,15 +23,9 @@ pub(crate) fn trained_weights() -> String {
     text(&asset("paint-run", "vit_tiny_patch4_32_cifar10/model.safetensors"))
 }
 
-/// A network that costs nothing, where what it predicts does not matter.
+/// The network of [`tiny_network`].
 pub(crate) fn weights() -> String {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        tiny::weights(folder.path());
-        folder
-    });
-    text(&folder.path().join("tiny.safetensors"))
+    tiny_network::weights().to_owned()
 }
 
 pub(crate) fn text(path: &Path) -> String {

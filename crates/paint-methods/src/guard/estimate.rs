@@ -15,11 +15,11 @@
 //! in runs, `E` is compared with the frozen model's.
 
 use paint_nn::backbone::Backbone;
-use paint_nn::params::{Role, Slot};
+use paint_nn::params::Slot;
 use paint_rng::Seed;
 use paint_tensor::Tensor;
 
-use crate::Result;
+use crate::{Result, head};
 
 /// `P`.
 const PASSES: usize = 20;
@@ -43,12 +43,10 @@ impl Noise {
         classes: Option<&[usize]>,
     ) -> Result<Option<Self>> {
         let [b, d] = pooled.dims2("features")?;
-        let head = model.params().iter().find(|param| param.role() == Role::Head(Slot::Weight));
-        let Some(weight) = head.map(|param| param.tensor().detach()) else { return Ok(None) };
-        if weight.shape().get(1) != Some(&d) {
+        let weight = head::parameter(model, Slot::Weight, classes)?;
+        let Some(weight) = weight.filter(|weight| weight.shape().get(1) == Some(&d)) else {
             return Ok(None);
-        }
-        let weight = classes.map_or_else(|| Ok(weight.clone()), |rows| weight.gather(rows))?;
+        };
         let h = pooled.to_vec()?;
         let mut rows = Vec::with_capacity(PASSES * b * d);
         for pass in 0..PASSES {

@@ -16,8 +16,7 @@
 //! - `source_loss`: which loss the source was trained with is a fact about the weights. With cross-entropy, the
 //!   default, the method differs from TENT by its optimizer and its order alone. With `poly`, `eps` is 6 on CIFAR and
 //!   8 on ImageNet.
-//! - `lr`: SGD with Nesterov momentum, 1e-3 at batch size 200, scaled to 50 (on ImageNet-R the authors use 2.5e-3;
-//!   set it). The authors adapt batch norms; on a transformer we take the layer norms.
+//! - `lr`: SGD with Nesterov momentum, 1e-3 (on ImageNet-R the authors use 2.5e-3; set it). The authors adapt batch norms; on a transformer we take the layer norms.
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;
@@ -30,8 +29,8 @@ use crate::deployed::{Adapt, Deployed};
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::Step;
-use crate::preset::{CIFAR_BATCH, Preset, scaled};
-use crate::settings::{Settings, read};
+use crate::preset::{Preset, by_preset};
+use crate::settings::Settings;
 
 const NAME: &str = "cpl";
 
@@ -78,24 +77,12 @@ impl Config {
             eps: if preset.is_cifar() { 6.0 } else { 8.0 },
             temperature: 1.0,
             optimizer: Descent::Nesterov,
-            lr: scaled(1e-3, CIFAR_BATCH),
+            lr: 1e-3,
         }
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::preset(Preset::default())
-    }
-}
-
-impl Settings for Config {
-    const METHOD: &'static str = NAME;
-
-    fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset)
-    }
-}
+by_preset!(Config, NAME);
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,

@@ -38,8 +38,8 @@ use crate::entropy_filter::{Entropies, mean_of};
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::Step;
-use crate::preset::{IMAGENET_BATCH, Preset, scaled};
-use crate::settings::{Settings, read};
+use crate::preset::{Preset, by_preset, from_64_to_50};
+use crate::settings::Settings;
 use crate::{Error, Result};
 
 const NAME: &str = "deyo";
@@ -79,9 +79,7 @@ impl Config {
     /// The values of a preset.
     pub fn preset(preset: Preset) -> Self {
         let (optimizer, lr) = match preset {
-            Preset::VitImagenet | Preset::VitCifar10 => {
-                (Descent::Momentum, scaled(1e-3, IMAGENET_BATCH))
-            }
+            Preset::VitImagenet | Preset::VitCifar10 => (Descent::Momentum, from_64_to_50(1e-3)),
             Preset::CnnImagenet => (Descent::Momentum, 2.5e-4),
             Preset::CnnCifar10 => (Descent::Adam, 1e-3),
         };
@@ -91,19 +89,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::preset(Preset::default())
-    }
-}
-
-impl Settings for Config {
-    const METHOD: &'static str = NAME;
-
-    fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset)
-    }
-}
+by_preset!(Config, NAME);
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,

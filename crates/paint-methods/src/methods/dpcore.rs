@@ -17,13 +17,14 @@
 //!
 //! # Fidelity
 //! - Values are those of the authors' code (zybeich/DPCore) for ViT-B on ImageNet-C at batch 64: 8 tokens, `τ = 3`,
-//!   `ρ = 0.8`, `α = 0.999`, AdamW made anew for every batch with rate 0.1 and PyTorch's weight decay, 50 steps for a new
-//!   prompt. `τ` is in units of `d`, which grows with the width of the network. Nothing is published for CIFAR.
+//!   `ρ = 0.8`, `α = 0.999`, AdamW made anew for every batch with rate 0.1 and PyTorch's weight decay, 50 steps for a
+//!   new prompt. `τ` is in units of `d`, which grows with the width of the network. Nothing is published for CIFAR.
 //! - `followed`: in step 3 the code moves `μ_j` and `σ_j` to the statistics *with* the prompt, `prompted`, the default,
 //!   though the set is asked with those without one; `plain` moves them to these.
-//! - Source statistics come from the first `source_images` source images of which the model is sure. The code's bound is
-//!   `ln(1000)/2 - 1` nats, here a share of `ln C`, 0.355; where fewer than two pass, all count.
-//! - The first prompt is VPT's: uniform within `√(6/(3 p² + D))`, `p` the side of a patch; the same for every new domain.
+//! - Source statistics come from the first `source_images` source images of which the model is sure. The code's bound
+//!   is `ln(1000)/2 - 1` nats, here a share of `ln C`, 0.355; where fewer than two pass, all count.
+//! - The first prompt is VPT's: uniform within `√(6/(3 p² + D))`, `p` the side of a patch; the same for every new
+//!   domain.
 //! - The set grows without bound, as the authors' does: `(2 + L) D` numbers for each new prompt.
 //! - One image has no deviation: the terms with `σ` are left out then, and a prompt that it begins has the source's.
 //! - A prediction without adaptation uses the mix of step 2 where it helps, and no prompt elsewhere.
@@ -44,8 +45,8 @@ use crate::entropy_filter::Entropies;
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::Learner;
 use crate::method::{PromptUse, State, Step};
-use crate::preset::Preset;
-use crate::settings::{Settings, read};
+use crate::preset::{Preset, by_preset};
+use crate::settings::Settings;
 use core_set::{Core, CoreSet, Moments};
 
 const NAME: &str = "dpcore";
@@ -123,19 +124,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::preset(Preset::default())
-    }
-}
-
-impl Settings for Config {
-    const METHOD: &'static str = NAME;
-
-    fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset)
-    }
-}
+by_preset!(Config, NAME);
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,

@@ -29,8 +29,8 @@ use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::head::Head;
 use crate::learner::Learner;
 use crate::method::{State, Step, vector};
-use crate::preset::Preset;
-use crate::settings::{Settings, read};
+use crate::preset::{Preset, by_preset};
+use crate::settings::Settings;
 
 const NAME: &str = "neo";
 
@@ -66,19 +66,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::preset(Preset::default())
-    }
-}
-
-impl Settings for Config {
-    const METHOD: &'static str = NAME;
-
-    fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset)
-    }
-}
+by_preset!(Config, NAME);
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,

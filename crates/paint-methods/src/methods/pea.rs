@@ -22,10 +22,10 @@
 //! - Values are those of the authors' repository for both kinds of networks: `m = 0.02`, `γ = 4`, smoothing 0.2,
 //!   `threshold = 1`, `ε = 1e-5`, two views beside the image, a crop of 0.9. Covariances are whole for a transformer,
 //!   and by groups of 32 channels for a residual network (`group_size`).
-//! - `compared`: the authors compare the *class tokens* of a batch with statistics of *all tokens* of the source, `cls`,
-//!   the default; `tokens` compares all with all. A convolutional network has pixels only.
-//! - Roots come from eigenvalues, as the authors', in double precision on the CPU. That takes `O(C³)` for each block and
-//!   view of a batch; for a wide network `group_size = 64` is the remedy.
+//! - `compared`: the authors compare the *class tokens* of a batch with statistics of *all tokens* of the source,
+//!   `cls`, the default; `tokens` compares all with all. A convolutional network has pixels only.
+//! - Roots come from eigenvalues, as the authors', in double precision on the CPU. That takes `O(C³)` for each block
+//!   and view of a batch; for a wide network `group_size = 64` is the remedy.
 //! - The source's covariance is that of all rows; the authors add up those of batches around their own means.
 //! - Images may have another mean than the source in every view; statistics follow each view in turn, as the authors'.
 //! - A prediction without adaptation aligns with the statistics so far, and leaves a block without any alone.
@@ -51,8 +51,8 @@ use crate::deployed::{Adapt, Deployed};
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::Learner;
 use crate::method::{State, Step};
-use crate::preset::Preset;
-use crate::settings::{Settings, read};
+use crate::preset::{Preset, by_preset};
+use crate::settings::Settings;
 use crate::statistics::activations;
 use align::{Aligner, Source, Survey};
 use running::Running;
@@ -125,19 +125,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::preset(Preset::default())
-    }
-}
-
-impl Settings for Config {
-    const METHOD: &'static str = NAME;
-
-    fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset)
-    }
-}
+by_preset!(Config, NAME);
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,

@@ -26,7 +26,7 @@
 //! - A new order of the source images is drawn per epoch; the last batch of an epoch is short.
 //! - A class without a source image has no prototype; the authors' code would divide by zero.
 //! - `optimizer`, `lr`: Adam 1e-3 at batch size 200 on CIFAR, SGD with Nesterov momentum 0.01 at batch size 64 on
-//!   ImageNet, scaled to batch size 50. No rate for transformers was found; they take CoTTA's.
+//!   ImageNet. No rate for transformers was found; they take CoTTA's.
 //! - Neither the class token nor the position embedding trains, as in CoTTA. The authors train every parameter of a
 //!   network, which is the same for the networks they use.
 

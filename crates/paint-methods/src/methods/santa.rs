@@ -17,7 +17,7 @@
 //!   `contrast.batch` (for the authors 100,000 and the batch size of the test).
 //! - A class without a source image has no prototype; the authors' code would divide by zero.
 //! - `optimizer`, `lr`: Adam 1e-3 at batch size 200 on CIFAR, SGD with Nesterov momentum 0.01 at batch size 64 on
-//!   ImageNet, scaled to batch size 50. No rate for transformers was found; they take CoTTA's.
+//!   ImageNet. No rate for transformers was found; they take CoTTA's.
 //! - On a transformer all layer norms train, as in SAR's comparison.
 
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use crate::draws::{ViewDraws, padded_view};
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
-use crate::preset::Preset;
-use crate::settings::{Settings, read};
+use crate::preset::{Preset, by_preset};
+use crate::settings::Settings;
 
 const NAME: &str = "santa";
 
@@ -66,19 +66,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::preset(Preset::default())
-    }
-}
-
-impl Settings for Config {
-    const METHOD: &'static str = NAME;
-
-    fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset)
-    }
-}
+by_preset!(Config, NAME);
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,

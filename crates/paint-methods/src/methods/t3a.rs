@@ -33,8 +33,8 @@ use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::head::Head;
 use crate::learner::Learner;
 use crate::method::{State, Step, vector};
-use crate::preset::Preset;
-use crate::settings::{Settings, read};
+use crate::preset::{Preset, by_preset};
+use crate::settings::Settings;
 use crate::{Error, Result};
 
 const NAME: &str = "t3a";
@@ -59,19 +59,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::preset(Preset::default())
-    }
-}
-
-impl Settings for Config {
-    const METHOD: &'static str = NAME;
-
-    fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset)
-    }
-}
+by_preset!(Config, NAME);
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,

@@ -17,8 +17,8 @@
 //! - The authors train every normalisation layer, and so does this.
 //! - `lr`, `lr_predictor`: the authors' launch script multiplies a basic rate for batches of 64 by one factor for the
 //!   norms and another for the predictor. ViT-B: 1e-3, by 5 and 5. ResNet-50 with group norms: 2.5e-4, by 10 and 100.
-//!   (ViT-S, not a preset: 1e-4, by 10 and 100.) Their rate of a ViT is proportional to the batch size, so it is
-//!   scaled to 50; that of the ResNet is the same from 32 images on, and is not. Nothing is published for CIFAR.
+//!   (ViT-S, not a preset: 1e-4, by 10 and 100.) Their rate of a ViT is proportional to the batch size, so it
+//!   is 3.9e-3 at 50; that of the ResNet is the same from 32 images on. Nothing is published for CIFAR.
 //! - The authors double their rates for single images. Not implemented.
 
 use paint_nn::loss;
@@ -34,8 +34,8 @@ use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::head::Head;
 use crate::learner::{Descent, Learner};
 use crate::method::{State, Step};
-use crate::preset::{IMAGENET_BATCH, Preset, scaled};
-use crate::settings::{Settings, read};
+use crate::preset::{Preset, by_preset, from_64_to_50};
+use crate::settings::Settings;
 
 const NAME: &str = "zerosiam";
 
@@ -66,28 +66,14 @@ impl Config {
     /// The values of a preset.
     pub fn preset(preset: Preset) -> Self {
         let (lr, lr_predictor) = match preset {
-            Preset::VitImagenet | Preset::VitCifar10 => {
-                (scaled(5e-3, IMAGENET_BATCH), scaled(5e-3, IMAGENET_BATCH))
-            }
+            Preset::VitImagenet | Preset::VitCifar10 => (from_64_to_50(5e-3), from_64_to_50(5e-3)),
             Preset::CnnImagenet | Preset::CnnCifar10 => (2.5e-3, 2.5e-2),
         };
         Self { preset, alignment: 1.0, optimizer: Descent::Momentum, lr, lr_predictor }
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::preset(Preset::default())
-    }
-}
-
-impl Settings for Config {
-    const METHOD: &'static str = NAME;
-
-    fn read(settings: &toml::Table) -> Result<Self> {
-        read(NAME, settings, Self::preset)
-    }
-}
+by_preset!(Config, NAME);
 
 pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,

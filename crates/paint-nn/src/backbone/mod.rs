@@ -109,8 +109,8 @@ pub enum Statistics {
 /// Sees what each block gives, and decides what the next one reads.
 pub trait AfterBlock: fmt::Debug {
     /// What to go on with in place of `tokens`, which block `index` gave. Of a convolutional network these are images
-    /// `[B, C, H, W]`; of a transformer `[B, T, D]`, `[CLS, P_1..P_L, patches]`. After the last block there are only the pooled ones, unless
-    /// [`LastBlock::Whole`] was asked for. The shape must stay.
+    /// `[B, C, H, W]`; of a transformer `[B, T, D]`, `[CLS, P_1..P_L, patches]`. After the last block there are only
+    /// the pooled ones, unless [`LastBlock::Whole`] was asked for. The shape must stay.
     fn after_block(&self, index: usize, tokens: Tensor) -> Result<Tensor>;
 }
 

@@ -1,9 +1,9 @@
 //! Retrieval by distance, in place of Eq. 2 and 4 (ours): a domain changes features in length as well as in direction,
 //! and two severities of one corruption differ in length alone.
 //!
-//! Each sample votes for the nearest key. The mean `q̄` of `B` queries lies around the mean of its domain with a squared
-//! error of `S / B`, `S` the sum over channels of the variance within the batch. A key that has averaged `u` such means
-//! with smoothing `γ` (Eq. 11) has the error `v_u S / B`:
+//! Each sample votes for the nearest key. The mean `q̄` of `B` queries lies around the mean of its domain with a
+//! squared error of `S / B`, `S` the sum over channels of the variance within the batch. A key that has averaged `u`
+//! such means with smoothing `γ` (Eq. 11) has the error `v_u S / B`:
 //!
 //! `v_u = a + (1 − a) (1 − γ) / (1 + γ)`, `a = γ^(2 (u − 1))`.
 //!

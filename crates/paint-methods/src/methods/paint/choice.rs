@@ -150,7 +150,8 @@ choice! {
         /// A cosine (Eq. 5).
         #[default]
         Absolute = "absolute",
-        /// The distance that chance gives a batch of the prompt's own domain: 1/4 allows three standard deviations (ours).
+        /// The distance that chance gives a batch of the prompt's own domain: 1/4 allows three standard deviations
+        /// (ours).
         Relative = "relative",
     }
 }
