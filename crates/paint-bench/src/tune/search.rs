@@ -94,6 +94,11 @@ impl Request {
         self.protocol.scenario.domains.as_deref().unwrap_or_default()
     }
 
+    /// Visits of a corruption in each run.
+    pub fn visits(&self) -> usize {
+        self.domains().len() * self.protocol.scenario.rounds.unwrap_or(1)
+    }
+
     /// The rounds.
     pub fn rungs(&self) -> Vec<Rung> {
         self.budget.rungs(self.protocol.scenario.batch_size)
@@ -121,17 +126,18 @@ impl Request {
                 candidates.len(),
                 rung.images
             );
-            let Some((ranked, lost)) = self.round(&what, rung, &candidates, measure)? else {
+            let Some((mut ranked, lost)) = self.round(&what, rung, &candidates, measure)? else {
                 return Ok(None);
             };
-            work.add(candidates.len() * rung.seeds.len(), rung.images * self.domains().len());
+            work.add(candidates.len() * rung.seeds.len(), rung.images * self.visits());
             failed += lost;
             if let Some(next) = rungs.get(round + 1) {
                 candidates = kept(&ranked, next.candidates);
                 earlier = Some((rung.clone(), ranked));
                 continue;
             }
-            work.whole_grid_images = self.budget.whole_grid() * self.domains().len();
+            work.whole_grid_images = self.budget.whole_grid() * self.visits();
+            prefer_usual(&mut ranked);
             let (rung, before) =
                 earlier.as_ref().map_or((rung, &ranked), |(rung, all)| (rung, all));
             let best = &ranked[0];
@@ -215,7 +221,7 @@ impl Request {
         if outcome.unfinished > 0 {
             return Ok(None);
         }
-        work.add(candidates.len(), rung.images * self.domains().len());
+        work.add(candidates.len(), rung.images * self.visits());
         let neighbour = |((key, settings), candidate): (&(&str, Table), &Candidate)| {
             let result = outcome.results.iter().find(|one| one.label == candidate.label);
             Neighbour {
@@ -271,6 +277,15 @@ fn kept(ranked: &[Measured], count: usize) -> Vec<Candidate> {
         best.push(usual);
     }
     best.into_iter().map(|one| one.candidate.clone()).collect()
+}
+
+/// Puts the settings that the method has anyway first, unless the best candidate is better with every seed.
+fn prefer_usual(ranked: &mut [Measured]) {
+    let Some(usual) = ranked.iter().position(|one| one.candidate.label == USUAL) else { return };
+    let is_better = |(best, usual): (&f64, &f64)| best > usual;
+    if !ranked[0].accuracy.iter().zip(&ranked[usual].accuracy).all(is_better) {
+        ranked[..=usual].rotate_right(1);
+    }
 }
 
 fn labelled(settings: Table) -> Candidate {

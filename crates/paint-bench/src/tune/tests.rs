@@ -92,6 +92,18 @@ fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
     let text = tuned.text();
     assert!(text.contains("no other candidate was better"), "{text}");
     assert!(text.contains("--search lr=LOW..HIGH"), "{text}");
+    // A candidate that is better on average, but not with every seed, is no reason to leave them.
+    let by_luck = |grid: &Grid| {
+        let mut outcome = pretended(grid, &real, |_| Some(50.0));
+        let others = outcome.results.iter_mut().filter(|one| one.label != "as it is");
+        for (index, one) in others.enumerate() {
+            one.mean_accuracy += if index % 2 == 0 { 5.0 } else { -1.0 };
+        }
+        outcome
+    };
+    let tuned = request.tune(&mut |_, grid| by_luck(grid)).unwrap().unwrap();
+    assert!(tuned.finalists[0].is_usual, "{tuned:?}");
+    assert!(tuned.lead().unwrap().points < 0.0, "{tuned:?}");
     let error = request.tune(&mut |_, _| Outcome::default()).unwrap_err().to_string();
     assert!(error.contains("every candidate failed"), "{error}");
 }

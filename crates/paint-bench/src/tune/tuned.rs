@@ -29,7 +29,7 @@ pub struct Tuned {
     pub chosen: Table,
     /// Every setting.
     pub settings: Table,
-    /// The candidates of the last round, the best first.
+    /// The candidates of the last round, the choice first.
     pub finalists: Vec<Finalist>,
     /// What becomes of the accuracy if one setting is moved by a tenth of its range.
     pub neighbours: Vec<Neighbour>,
@@ -149,7 +149,9 @@ impl Tuned {
         let mut out = format!("{}: {}\n", self.method, shown(&best.chosen));
         let usual = self.finalists.iter().find(|one| one.is_usual);
         if best.is_usual {
-            out.push_str("  the settings it has anyway; no other candidate was better\n");
+            out.push_str(
+                "  the settings it has anyway; no other candidate was better with every seed\n",
+            );
         } else if let Some(usual) = usual {
             let _ = writeln!(out, "  in place of {}", shown(&usual.chosen));
         }

@@ -31,9 +31,11 @@ use plan::Plan;
 /// Find the best settings of a method for a model
 ///
 /// Needs clean, labelled images. They are corrupted in ways that no benchmark has, and many candidates see few of
-/// them, the best third three times as many, and the last three all of them, with several seeds. The settings that
-/// the method has anyway are always among the last three. OUT/preset.toml then holds the best settings, which `run`,
-/// `bench`, `adapt` and `serve` take with --preset; OUT/tune.json holds what speaks for them.
+/// them, the best third three times as many, and the last three all of them, with several seeds. Each run meets the
+/// corruptions four times over (scenario.rounds), because settings that ruin a model need time to do so. The settings
+/// that the method has anyway are always among the last three, and stay unless another candidate is better with every
+/// seed. OUT/preset.toml then holds the choice, which `run`, `bench`, `adapt` and `serve` take with --preset;
+/// OUT/tune.json holds what speaks for it.
 ///
 /// A search can be killed at any moment: the same command continues it and makes the same choice.
 #[derive(Debug, clap::Args)]
@@ -250,6 +252,7 @@ corrupt = {}
 [model]
 tag = "the model"
 [scenario]
-name = "continual"
+name = "recurring"
+rounds = 4
 severity = 5
 "#;

@@ -28,16 +28,16 @@ impl Plan {
     pub(super) fn new(request: &Request) -> anyhow::Result<Self> {
         let grid = request.first_grid()?;
         let settings = grid.cells.first().map(|cell| cell.config.method.settings.clone());
-        let (rounds, domains) = (request.rungs(), request.domains());
+        let (rounds, visits) = (request.rungs(), request.visits());
         Ok(Self {
             method: request.method.clone(),
             dataset: request.protocol.data.name.clone(),
-            corruptions: domains.to_vec(),
+            corruptions: request.domains().to_vec(),
             search: request.space.dimensions.iter().map(|d| (d.key, d.search.ends())).collect(),
             settings: settings.unwrap_or_default(),
             candidates: grid.variants.iter().map(|variant| variant.label.clone()).collect(),
-            images: rounds.iter().map(Rung::cost).sum::<usize>() * domains.len(),
-            whole_grid_images: request.budget.whole_grid() * domains.len(),
+            images: rounds.iter().map(Rung::cost).sum::<usize>() * visits,
+            whole_grid_images: request.budget.whole_grid() * visits,
             rounds,
         })
     }
