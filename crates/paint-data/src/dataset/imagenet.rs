@@ -27,6 +27,26 @@ pub(super) fn class_of_wnid(wnid: &str) -> Option<usize> {
     TABLE.binary_search_by(|class| class.wnid.cmp(wnid)).ok()
 }
 
+/// The class of a folder that is named by WordNet id, by index (`2`, `002`) or by name (`great white shark`,
+/// `great_white_shark`). Two classes share the name `crane` and two `maillot`: these names say nothing.
+pub(super) fn class_of_folder(folder: &str) -> Option<usize> {
+    class_of_wnid(folder).or_else(|| match folder.parse::<u32>() {
+        Ok(index) => Some(index as usize).filter(|index| *index < NUM_CLASSES),
+        Err(_) => class_of_name(folder),
+    })
+}
+
+/// By its own spelling first: `Cardigan` is a dog and `cardigan` a garment.
+fn class_of_name(folder: &str) -> Option<usize> {
+    let spaced = |name: &str| name.replace(['_', '-'], " ");
+    let wanted = spaced(folder);
+    let only = |same: &dyn Fn(&str) -> bool| {
+        let mut named = TABLE.iter().enumerate().filter(|(_, class)| same(&spaced(class.name)));
+        named.next().filter(|_| named.next().is_none()).map(|(index, _)| index)
+    };
+    only(&|name| name == wanted).or_else(|| only(&|name| name.eq_ignore_ascii_case(&wanted)))
+}
+
 /// The name of an ImageNet class, such as `great white shark` for 2.
 pub fn imagenet_class_name(index: usize) -> Option<&'static str> {
     TABLE.get(index).map(|class| class.name)
@@ -49,5 +69,19 @@ mod tests {
             (Some(999), Some("toilet tissue"))
         );
         assert_eq!((class_of_wnid("n00000000"), imagenet_class_name(1000)), (None, None));
+    }
+
+    #[test]
+    fn a_folder_is_known_by_id_by_index_and_by_name() {
+        for folder in ["n01484850", "2", "0002", "great white shark", "Great_White_Shark"] {
+            assert_eq!(class_of_folder(folder), Some(2), "{folder}");
+        }
+        assert_eq!(
+            [class_of_folder("Cardigan"), class_of_folder("cardigan")],
+            [Some(264), Some(474)]
+        );
+        for folder in ["1000", "-1", "CARDIGAN", "crane", "maillot", "shark", ""] {
+            assert_eq!(class_of_folder(folder), None, "{folder}");
+        }
     }
 }

@@ -1,9 +1,13 @@
-//! ImageNet-C: `<corruption>/<severity>/<wnid>/ILSVRC2012_val_XXXXXXXX.JPEG`.
+//! ImageNet-C: `<corruption>/<severity>/<class>/ILSVRC2012_val_XXXXXXXX.JPEG`. A class folder is named by WordNet id, as
+//! published, by index or by name.
 //!
 //! The field evaluates on 5,000 of the 50,000 validation images in a fixed order; that list is compiled in. The
 //! stored images are 224x224; the protocol of the field resizes them to 256 and crops 224 again
 //! (`Preprocess::resize_and_crop(256, 224, Filter::Bilinear)`), which is preprocessing and not done here.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use paint_settings::choice;
@@ -20,7 +24,7 @@ const LISTED: &str = include_str!("../../data/imagenet_c_5k_ids.txt");
 
 pub(super) const ENTRY: DatasetEntry = DatasetEntry {
     name: "imagenet-c",
-    what: "ImageNet-C, <corruption>/<severity>/<wnid>/*.JPEG: the 5,000 images of the field or all, 1000 classes",
+    what: "ImageNet-C, <corruption>/<severity>/<class>/*.JPEG: the 5,000 images of the field or all, 1000 classes",
     benchmark: Some("imagenet"),
     options: &["images"],
     is_named: false,
@@ -44,8 +48,13 @@ choice! {
     }
 }
 
+/// What an incomplete copy is told to do.
+const LISTED_EXPECTED: &str = "every image of the 5,000-image list; to read the images that are there, in the order of their names, add \
+     --set data.options.images=all";
+
 struct ImageNetC {
     info: Info,
+    chosen: Images,
     domains: Vec<Domain>,
     folders: Vec<PathBuf>,
     /// Path below the folder of a domain and class, the same in every domain.
@@ -67,29 +76,80 @@ impl ImageNetC {
         let Some(first) = folders.first() else {
             return Err(Error::format("<corruption>/<severity> folders", "none", root));
         };
-        let images: Vec<PathBuf> = match images {
-            Images::Listed => LISTED.lines().map(PathBuf::from).collect(),
+        let listed = match images {
+            Images::Listed => listed(&class_folders(first)?, first)?,
             // The domains hold the same images, so one listing serves all.
-            Images::All => files::images_below(first)?,
+            Images::All => labelled(files::images_below(first)?, first)?,
         };
-        let labelled =
-            |path: PathBuf| match files::top_folder(&path).and_then(imagenet::class_of_wnid) {
-                Some(class) => Ok((path, class)),
-                None => Err(Error::format(
-                    "images in folders named by WordNet id",
-                    "another folder",
-                    first.join(path),
-                )),
-            };
-        let images = images.into_iter().map(labelled).collect::<Result<_>>()?;
         let info = Info {
             name: ENTRY.name,
             num_classes: imagenet::NUM_CLASSES,
             class_indices: None,
             class_names: None,
         };
-        Ok(Self { info, domains, folders, images })
+        let chosen = images;
+        let images = listed.into_iter().map(|(class, path)| (path, class)).collect();
+        Ok(Self { info, chosen, domains, folders, images })
     }
+}
+
+/// The class of an image from the folder it lies in.
+fn class_of(path: &Path, domain: &Path) -> Result<usize> {
+    files::top_folder(path).and_then(imagenet::class_of_folder).ok_or_else(|| {
+        let expected = "images in folders named by WordNet id, class index or class name (crane and maillot, which two classes \
+                        are called, by one of the others)";
+        Error::format(expected, "another folder", domain.join(path))
+    })
+}
+
+/// Images with their classes; a folder is looked up once.
+fn labelled(images: Vec<PathBuf>, domain: &Path) -> Result<Vec<(usize, PathBuf)>> {
+    let mut known = BTreeMap::new();
+    let label = |path: PathBuf| {
+        let folder = files::top_folder(&path).unwrap_or_default();
+        let class = match known.get(folder) {
+            Some(class) => *class,
+            None => *known.entry(folder.to_owned()).or_insert(class_of(&path, domain)?),
+        };
+        Ok((class, path))
+    };
+    images.into_iter().map(label).collect()
+}
+
+/// The folder of each class in a domain.
+fn class_folders(domain: &Path) -> Result<BTreeMap<usize, String>> {
+    let io = |source| Error::io(source, domain);
+    let mut folders = BTreeMap::new();
+    for entry in std::fs::read_dir(domain).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') || !entry.path().is_dir() {
+            continue;
+        }
+        match folders.entry(class_of(&Path::new(&name).join("image"), domain)?) {
+            Entry::Vacant(place) => drop(place.insert(name)),
+            Entry::Occupied(other) => {
+                let found = format!("two, {:?} beside it", other.get());
+                return Err(Error::format("one folder for each class", found, domain.join(name)));
+            }
+        }
+    }
+    Ok(folders)
+}
+
+/// The images of the list, in the folders of a domain.
+fn listed(folders: &BTreeMap<usize, String>, domain: &Path) -> Result<Vec<(usize, PathBuf)>> {
+    let place = |line: &str| {
+        let (wnid, file) = line.split_once('/').unwrap_or(("", line));
+        let class = imagenet::class_of_wnid(wnid);
+        match class.and_then(|class| Some((class, folders.get(&class)?))) {
+            Some((class, folder)) => Ok((class, Path::new(folder).join(file))),
+            None => {
+                Err(Error::format(LISTED_EXPECTED, "no folder of its class", domain.join(line)))
+            }
+        }
+    };
+    LISTED.lines().map(place).collect()
 }
 
 impl Dataset for ImageNetC {
@@ -111,40 +171,45 @@ impl Dataset for ImageNetC {
 
     fn sample(&self, domain: usize, index: usize) -> Result<Sample> {
         let (path, class) = &self.images[index];
-        Ok(Sample { image: Image::open(&self.folders[domain].join(path))?, label: Some(*class) })
+        let image = Image::open(&self.folders[domain].join(path));
+        Ok(Sample { image: image.map_err(|error| self.missing(error))?, label: Some(*class) })
     }
 
     fn content(&self, domain: usize, index: usize) -> Result<Vec<u8>> {
-        files::content(&self.folders[domain].join(&self.images[index].0))
+        let content = files::content(&self.folders[domain].join(&self.images[index].0));
+        content.map_err(|error| self.missing(error))
+    }
+}
+
+impl ImageNetC {
+    /// An image of the list that is not there is an incomplete copy, and the message says what to do.
+    fn missing(&self, error: Error) -> Error {
+        match error {
+            Error::Io { source, path }
+                if source.kind() == ErrorKind::NotFound && self.chosen == Images::Listed =>
+            {
+                Error::format(LISTED_EXPECTED, "no such file", path)
+            }
+            other => other,
+        }
     }
 }
 
 /// The fifteen corruptions at severity 5, and every listed image in every domain that is there.
 fn verify(root: &Path, _: &Options) -> Result<Counts> {
     let is_published = !root.join(CORRUPT_NOTE).exists();
-    let data = ImageNetC::open(root, if is_published { Images::Listed } else { Images::All })?;
     let benchmark = CORRUPTIONS.iter().filter(|corruption| !corruption.held_out);
     for corruption in benchmark.filter(|_| is_published) {
-        if !data
-            .domains
-            .iter()
-            .any(|domain| domain.name == corruption.name && domain.severity == Some(5))
-        {
-            return Err(Error::format(
-                format!("the folder {}/5", corruption.name),
-                "no such folder",
-                root,
-            ));
+        let folder = format!("{}/{}", corruption.name, Corruption::MAX_SEVERITY);
+        if !root.join(&folder).is_dir() {
+            return Err(Error::format(format!("the folder {folder}"), "no such folder", root));
         }
     }
+    let data = ImageNetC::open(root, if is_published { Images::Listed } else { Images::All })?;
     for folder in &data.folders {
         if let Some((path, _)) = data.images.iter().find(|(path, _)| !folder.join(path).is_file()) {
             return Err(Error::format(
-                if is_published {
-                    "every image of the 5,000-image list"
-                } else {
-                    "every image under every corruption"
-                },
+                if is_published { LISTED_EXPECTED } else { "every image under every corruption" },
                 "one missing",
                 folder.join(path),
             ));
@@ -192,5 +257,57 @@ mod tests {
         assert!(data.sample(2, 1).unwrap().image.pixels()[0].abs_diff(b'a') < 4);
         let error = verify(folder.path(), &Options::default()).unwrap_err().to_string();
         assert!(error.contains("gaussian_noise/5"), "{error}");
+    }
+
+    /// The folders of all classes in one domain, named by `name` of index and WordNet id, and one listed image.
+    fn one_domain(name: impl Fn(usize, &str) -> String) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let domain = root.path().join("fog/5");
+        for line in LISTED.lines() {
+            let wnid = &line[..9];
+            let class = imagenet::class_of_wnid(wnid).unwrap();
+            std::fs::create_dir_all(domain.join(name(class, wnid))).unwrap();
+        }
+        let (wnid, file) = LISTED.lines().next().unwrap().split_once('/').unwrap();
+        let folder = domain.join(name(imagenet::class_of_wnid(wnid).unwrap(), wnid));
+        let image = std::fs::File::create(folder.join(file)).unwrap();
+        Image::new(1, 1, vec![9; 3]).unwrap().write_jpeg(image, 100).unwrap();
+        root
+    }
+
+    #[test]
+    fn folders_may_be_named_by_id_by_index_or_by_name() {
+        let by_name = |class: usize, wnid: &str| match imagenet::imagenet_class_name(class) {
+            Some(name) if !["crane", "maillot"].contains(&name) => name.replace([' ', '/'], "_"),
+            _ => wnid.to_owned(),
+        };
+        let by_id = |_: usize, wnid: &str| wnid.to_owned();
+        let by_index = |class: usize, _: &str| format!("{class:04}");
+        for root in [one_domain(by_id), one_domain(by_index), one_domain(by_name)] {
+            let data = (ENTRY.open)(root.path(), &Options::default()).unwrap();
+            assert_eq!((data.len(0), data.label(0, 0)), (5000, Some(979)));
+            assert_eq!(data.sample(0, 0).unwrap().label, Some(979));
+            let error = data.sample(0, 1).err().unwrap().to_string();
+            assert!(error.contains("data.options.images=all"), "{error}");
+        }
+    }
+
+    #[test]
+    fn folders_that_say_nothing_or_the_same_are_refused_by_name() {
+        let root = tempfile::tempdir().unwrap();
+        let domain = root.path().join("fog/5");
+        std::fs::create_dir_all(domain.join("2")).unwrap();
+        let refused = |name: &str| {
+            std::fs::create_dir(domain.join(name)).unwrap();
+            let error = (ENTRY.open)(root.path(), &Options::default()).err().unwrap().to_string();
+            std::fs::remove_dir(domain.join(name)).unwrap();
+            error
+        };
+        for name in ["crane", "nothing", "n00000000", "1000"] {
+            let error = refused(name);
+            assert!(error.contains(name) && error.contains("class index"), "{error}");
+        }
+        let error = refused("n01484850");
+        assert!(error.contains("one folder for each class"), "{error}");
     }
 }
