@@ -37,7 +37,6 @@ pub fn activation_map(
     image: &Tensor,
     class: Option<usize>,
 ) -> Result<Option<ActivationMap>> {
-    let [_, _, height, width] = image.dims4("image")?;
     let Some(features) = watch.attention(|| method.predict(image))? else { return Ok(None) };
     let [views, classes] = features.logits.dims2("logits")?;
     let sum = features.logits.detach().sum(0)?.reshape([1, classes])?;
@@ -54,8 +53,8 @@ pub fn activation_map(
     let mut size = [0, 0];
     for block in &features.attention {
         let Some(row) = block_heat(block, &gradients)? else { continue };
-        // Tokens are class, prompts, patches; only the last make a grid of the image's shape.
-        size = grid(row.len(), height, width);
+        // Only the last tokens are patches.
+        size = block.layout.grid;
         let row = &row[row.len() - size[0] * size[1]..];
         heat.resize(row.len(), 0.0);
         heat.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
@@ -83,29 +82,21 @@ pub fn look(
     Ok(map.map(|map| (sample, map)))
 }
 
-/// `relu(gradient · attention)`, mean over views and heads, of the class token to every other token.
+/// `relu(gradient · attention)`, mean over views and heads, of the class token to every token; of all tokens, and their
+/// mean, where there is no class token.
 fn block_heat(block: &AttentionMap, gradients: &Gradients) -> Result<Option<Vec<f32>>> {
     let Some(gradient) = block.gradient(gradients)? else { return Ok(None) };
     let [views, heads, tokens, _] = block.map.dims4("attention map")?;
-    let row = |x: &Tensor| -> Result<Vec<f32>> { Ok(x.slice(2, 0, 1)?.to_vec()?) };
-    let (attention, gradient) = (row(&block.map)?, row(&gradient)?); // [V, h, 1, T]
-    let mut heat = vec![0.0; tokens - 1];
+    let queries = if block.layout.class_token { 1 } else { tokens };
+    let rows = |x: &Tensor| -> Result<Vec<f32>> { Ok(x.slice(2, 0, queries)?.to_vec()?) };
+    let (attention, gradient) = (rows(&block.map)?, rows(&gradient)?); // [V, h, Q, T]
+    let mut heat = vec![0.0; tokens];
     for (a, g) in attention.chunks_exact(tokens).zip(gradient.chunks_exact(tokens)) {
-        for (sum, (a, g)) in heat.iter_mut().zip(a.iter().zip(g).skip(1)) {
-            *sum += (a * g).max(0.0) / (views * heads) as f32;
+        for (sum, (a, g)) in heat.iter_mut().zip(a.iter().zip(g)) {
+            *sum += (a * g).max(0.0) / (views * heads * queries) as f32;
         }
     }
     Ok(Some(heat))
-}
-
-/// The largest grid of the image's shape among `tokens`.
-fn grid(tokens: usize, height: usize, width: usize) -> [usize; 2] {
-    let fits = |rows: usize| {
-        let columns = (rows * width) / height;
-        (columns > 0 && (rows * width).is_multiple_of(height) && rows * columns <= tokens)
-            .then_some([rows, columns])
-    };
-    (1..=tokens).filter_map(fits).max_by_key(|size| size[0] * size[1]).unwrap_or([1, 1])
 }
 
 impl ActivationMap {
@@ -179,14 +170,6 @@ mod tests {
     use paint_run::config::Model;
     use paint_run::model::{self, embedded};
     use paint_run::watch::Watched;
-
-    #[test]
-    fn a_grid_has_the_shape_of_the_image_and_leaves_prompts_out() {
-        assert_eq!(grid(196, 224, 224), [14, 14]);
-        assert_eq!(grid(198, 224, 224), [14, 14]);
-        assert_eq!(grid(67, 32, 32), [8, 8]);
-        assert_eq!(grid(18, 32, 64), [3, 6]);
-    }
 
     #[test]
     fn the_map_is_the_gradient_of_the_logit_with_respect_to_the_attention() {

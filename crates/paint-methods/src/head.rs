@@ -1,6 +1,7 @@
 //! The classifier of a network, for methods that put something before it or read its rows.
 
 use paint_nn::backbone::Backbone;
+use paint_nn::backbone::vit::HeadKind;
 use paint_nn::params::{Role, Slot};
 use paint_tensor::Tensor;
 
@@ -22,6 +23,15 @@ impl Head {
         model: &dyn Backbone,
         classes: Option<&[usize]>,
     ) -> Result<Self> {
+        if let Some(vit) = model.vit_config()
+            && vit.variant.head != HeadKind::Linear
+        {
+            let name = &model.spec().name;
+            let why = format!(
+                "it needs one linear classifier, and {name} averages two or compares with text features"
+            );
+            return Err(Error::Config { method, why });
+        }
         let value = |slot| {
             parameter(model, slot, classes)?.ok_or_else(|| {
                 let why = format!("{} has no linear classifier", model.spec().name);

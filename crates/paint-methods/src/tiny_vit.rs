@@ -1,6 +1,6 @@
 //! The network of the unit tests, and of `tests/contract.rs`.
 
-use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::vit::{Variant, Vit, VitConfig};
 use paint_nn::backbone::{Backbone as _, BuildOptions, Weights};
 use paint_rng::Seed;
 use paint_tensor::Device;
@@ -14,6 +14,7 @@ pub(crate) const CONFIG: VitConfig = VitConfig {
     num_heads: 2,
     mlp_ratio: 2.0,
     num_classes: 5,
+    variant: Variant::PLAIN,
 };
 
 /// A drawn network, with some parameters made larger: predictions of a drawn one are never sure.

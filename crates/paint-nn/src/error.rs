@@ -130,14 +130,14 @@ mod tests {
         let names = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect();
         let misfit = Misfit {
             missing: names(&["head.weight", "head.bias", "norm.bias"]),
-            extra: (0..12).map(|i| format!("blocks.{i}.ls1.gamma")).collect(),
+            extra: (0..12).map(|i| format!("blocks.{i}.attn.q_norm.weight")).collect(),
             misshaped: vec![("pos_embed".into(), vec![1, 5, 8], vec![1, 4, 8])],
         };
         let text = misfit.to_string();
         assert!(text.starts_with(" they lack a classifier"), "{text}");
         assert!(text.contains("missing: \"norm.bias\";"), "{text}");
-        assert!(text.contains("they have layer scale, as DeiT III"), "{text}");
-        assert!(text.contains("\"blocks.4.ls1.gamma\" and 7 more"), "{text}");
+        assert!(text.contains("they have norms of queries and keys"), "{text}");
+        assert!(text.contains("\"blocks.4.attn.q_norm.weight\" and 7 more"), "{text}");
         assert!(text.ends_with("expected shape [1, 5, 8], found [1, 4, 8];"), "{text}");
     }
 }

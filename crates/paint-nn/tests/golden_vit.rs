@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::vit::{Variant, Vit, VitConfig};
 use paint_nn::backbone::{
     Attention, Backbone, BuildOptions, Pooling, PromptPosition, Request, Weights,
 };
@@ -41,6 +41,7 @@ impl Golden {
             num_heads: 2,
             mlp_ratio: 3.0,
             num_classes: 7,
+            variant: Variant::PLAIN,
         };
         let mut weights = Checkpoint::new(arrays.format);
         for (name, array) in arrays.iter() {

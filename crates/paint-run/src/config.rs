@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use paint_data::{dataset, scenario};
 use paint_methods::settings::Settings;
 use paint_methods::{guard, stream};
-use paint_nn::checkpoint::CropMode;
+use paint_nn::checkpoint::{Activation, CropMode, GlobalPool};
 use serde::{Deserialize, Serialize};
 
 pub use draft::Draft;
@@ -125,6 +125,20 @@ pub struct Model {
     /// Heads of a transformer, where they are not one for 64 channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_heads: Option<usize>,
+    /// The epsilon of a transformer's layer norms, where the files beside the weights do not say it. Default: the
+    /// publisher's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_norm_eps: Option<f32>,
+    /// The activation of a transformer's MLPs: `gelu`, `gelu_tanh`, `quick_gelu` or `silu`. Default: the publisher's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activation: Option<Activation>,
+    /// What a transformer's classifier reads: `token`, `avg`, `avg_raw`, `token_avg` or `map`. Default: as the arrays show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_pool: Option<GlobalPool>,
+    /// A file with a matrix of text features, one row per class: the zero-shot classifier of an image tower of CLIP or
+    /// SigLIP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text_features: Option<PathBuf>,
     /// Whether images that have the model's size already are resized and cropped too. Default: `if_needed`.
     pub resize: Resize,
 }

@@ -10,8 +10,8 @@ use paint_data::dataset::CIFAR10_CLASSES;
 use paint_nn::backbone::Backbone;
 use paint_nn::backbone::vit::VitConfig;
 use paint_nn::checkpoint::{
-    self, Checkpoint, CropMode, Interpolation, ModelConfig, PreprocessFlags, read_model_config,
-    read_preprocess,
+    self, Checkpoint, CropMode, Interpolation, ModelConfig, PreprocessFlags, Traits,
+    read_model_config, read_preprocess,
 };
 use paint_tensor::Device;
 
@@ -43,6 +43,13 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
             arrays: checkpoint::to_timm(checkpoint::read(weights)?)?.1,
         }
     };
+    let (sha256, arrays) = match &config.text_features {
+        None => (sha256, arrays),
+        Some(path) => {
+            let arrays = checkpoint::with_text_features(arrays, &text_features(path)?)?;
+            (format!("{sha256}+{}", checkpoint::sha256(path)?), arrays)
+        }
+    };
     if let Some(expected) = config.sha256.as_ref().filter(|expected| **expected != sha256) {
         return Err(Error::Checkpoint {
             expected: format!("weights with SHA-256 {expected}"),
@@ -54,6 +61,11 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
         path: weights,
         backbone: config.backbone.as_deref(),
         num_heads: config.num_heads,
+        traits: Traits {
+            layer_norm_eps: config.layer_norm_eps,
+            activation: config.activation,
+            global_pool: config.global_pool,
+        },
         beside: &beside,
         preprocess: &preprocess,
     };
@@ -70,7 +82,25 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     // What every published transformer has goes without saying.
     let unusual = |vit: &&VitConfig| vit.num_heads * 64 != vit.embed_dim;
     config.num_heads = model.vit_config().filter(unusual).map(|vit| vit.num_heads);
+    let traits = model.vit_config().map(|vit| vit.variant.unusual()).unwrap_or_default();
+    config.layer_norm_eps = traits.layer_norm_eps;
+    config.activation = traits.activation;
+    config.global_pool = traits.global_pool;
     Ok(model)
+}
+
+/// The one matrix of a file.
+fn text_features(path: &Path) -> Result<checkpoint::Array> {
+    let arrays = checkpoint::read(path)?;
+    let mut matrices = arrays.into_iter().map(|(_, array)| array).filter(|a| a.shape.len() == 2);
+    match (matrices.next(), matrices.next()) {
+        (Some(matrix), None) => Ok(matrix),
+        (first, _) => Err(Error::Checkpoint {
+            expected: "a file with one matrix of text features, a row per class".into(),
+            found: if first.is_some() { "more than one matrix" } else { "none" }.into(),
+            path: path.to_owned(),
+        }),
+    }
 }
 
 /// The file of source statistics that `paint stats` writes beside weights: `model.safetensors` has

@@ -49,7 +49,8 @@ pub(crate) fn export(
         Numbers::Half => Dtype::F16,
     };
     // What PyTorch's tools look for.
-    let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
+    let mut metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
+    metadata.extend(model.vit_config().map(|vit| vit.variant.metadata()).unwrap_or_default());
     write(&folder.join(WEIGHTS), &tensors, dtype, &metadata)?;
     let text = format!("{:#}\n", config(model, about));
     let path = folder.join(CONFIG);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use paint_nn::backbone::{Backbone, BackboneEntry, BuildOptions, Positions, Weights};
 use paint_nn::checkpoint::{
     self, Architecture, Array, Checkpoint, Dtype, Interpolation, Preprocess, PreprocessFlags,
+    Traits,
 };
 use paint_nn::params::Role;
 use paint_rng::Seed;
@@ -41,11 +42,13 @@ impl Start {
         let preprocess = checkpoint::read_preprocess(path, &flags)?;
         let beside = checkpoint::read_model_config(path)?;
         let num_heads = Architecture::detect(&arrays, &beside)?.stated_heads();
+        let traits = Traits::of(&arrays, &beside);
         let arrays = self.with_head(arrays, entry)?;
         let options = BuildOptions {
             preprocess: Some(preprocess),
             positions: Positions::Interpolate,
             num_heads,
+            traits,
             ..BuildOptions::new(device)
         };
         let model = entry.build(Weights::Checkpoint(arrays), &options)?;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use paint_data::dataset::Memory;
 use paint_data::{Domain, Image, Info, Sample};
 use paint_nn::backbone::cifar_resnet::CifarResnetConfig;
-use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::vit::{Variant, Vit, VitConfig};
 use paint_nn::backbone::{Backbone, BuildOptions, Weights};
 use paint_nn::checkpoint;
 use paint_nn::state::file::{self, Kind, Saved};
@@ -47,6 +47,7 @@ fn vit() -> Box<dyn Backbone> {
         num_heads: 2,
         mlp_ratio: 2.0,
         num_classes: 3,
+        variant: Variant::PLAIN,
     };
     let options = BuildOptions::new(&Device::cpu());
     Box::new(Vit::build("tiny", config, Weights::Random(Seed(1)), &options).unwrap())

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use paint_nn::backbone::cifar_resnet::CifarResnetConfig;
-use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::vit::{Variant, Vit, VitConfig};
 use paint_nn::backbone::{BuildOptions, Weights};
 use paint_nn::checkpoint::{self, Checkpoint, CropMode, Format, Interpolation, Preprocess};
 use paint_tensor::{Device, Draw, Images, Rect, View};
@@ -148,6 +148,7 @@ fn twenty_steps_of_a_transformer_are_those_of_pytorch() {
         num_heads: size("num_heads"),
         mlp_ratio: golden.number("mlp_ratio") as f32,
         num_classes: size("num_classes"),
+        variant: Variant::PLAIN,
     };
     let model = Vit::build("tiny", config, golden.weights(), &golden.options()).unwrap();
     let mut recipe: Recipe = (preset("vit").unwrap().recipe)();

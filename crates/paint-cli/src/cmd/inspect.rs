@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use paint_nn::checkpoint::{
-    self, Architecture, Checkpoint, ModelConfig, Preprocess, PreprocessFlags,
+    self, Architecture, Checkpoint, ModelConfig, Preprocess, PreprocessFlags, Traits,
 };
 use paint_run::model::network::{self, About};
 use paint_tensor::Device;
@@ -135,20 +135,19 @@ fn recognise(
     let (convention, weights) = checkpoint::to_timm(found)?;
     report.naming = Some(convention.to_string());
     let architecture = Architecture::detect(&weights, config)?;
-    if matches!(architecture, Architecture::Vit(_)) {
-        report.layer_norm_eps.get_or_insert(convention.layer_norm_eps());
-    }
     let preprocess = report.preprocess.clone().unwrap_or_else(|| stand_in(&architecture));
     report.architecture = Some(architecture);
     let about = About {
         path: &report.file,
         backbone: None,
         num_heads: None,
+        traits: Traits::default(),
         beside: config,
         preprocess: &preprocess,
     };
     let network = network::build(weights, &about, &Device::cpu())?;
     report.backbone = network.row.map(|row| row.name);
+    report.layer_norm_eps = network.model.vit_config().map(|vit| vit.variant.norm_eps);
     Ok(())
 }
 
@@ -157,7 +156,7 @@ fn recognise(
 fn stand_in(architecture: &Architecture) -> Preprocess {
     let input_size = match architecture {
         Architecture::Vit(sizes) => {
-            sizes.patch_size.map(|side| (sizes.num_tokens - 1).isqrt() * side)
+            sizes.patch_size.map(|side| sizes.grid_side.unwrap_or(1) * side)
         }
         _ => [224, 224],
     };

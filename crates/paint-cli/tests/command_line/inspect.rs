@@ -89,16 +89,17 @@ fn networks_that_are_not_built_here_are_named_by_inspect_and_by_run() {
         for block in 0..12 {
             arrays.insert(format!("blocks.{block}.ls1.gamma"), (vec![192], vec![0.1; 192]));
         }
-        let (shape, data) = arrays.get_mut("pos_embed").unwrap();
-        // DeiT III gives the class token no position.
-        shape[1] -= 1;
-        data.truncate(shape.iter().product());
         arrays
     };
     let clip = {
         let mut arrays = vit();
         arrays.remove("patch_embed.proj.bias");
         arrays.insert("norm_pre.weight".into(), (vec![192], vec![1.0; 192]));
+        arrays
+    };
+    let heads = {
+        let mut arrays = vit();
+        arrays.insert("blocks.0.attn.q_norm.weight".into(), (vec![64], vec![1.0; 64]));
         arrays
     };
     let swin = zeros(&[
@@ -113,8 +114,9 @@ fn networks_that_are_not_built_here_are_named_by_inspect_and_by_run() {
         arrays
     };
     for (name, arrays, words) in [
-        ("deit3", layer_scale, ["layer scale, as DeiT III", "pos_embed"].as_slice()),
-        ("clip", clip, &["a norm before the blocks, as CLIP has", "bias of the patch embedding"]),
+        ("half a layer scale", layer_scale, ["missing", "blocks.0.ls2.gamma"].as_slice()),
+        ("half a norm", clip, &["missing", "norm_pre.bias"]),
+        ("norms of heads", heads, &["norms of queries and keys"]),
         ("swin", swin, &["a Swin transformer", "paint list backbones"]),
         ("headless", headless, &["they lack a classifier"]),
     ] {

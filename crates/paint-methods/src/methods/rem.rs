@@ -21,7 +21,7 @@
 //!   found.
 //! - Patches of equal attention are kept in their order. PyTorch leaves that open.
 
-use paint_nn::backbone::{Attention, Request};
+use paint_nn::backbone::{Attention, MapLayout, Request};
 use paint_nn::loss;
 use paint_settings::{Describe as _, at_least, from_to_below, linear, logarithmic, settings};
 use paint_tensor::Tensor;
@@ -138,17 +138,23 @@ impl Rem {
     }
 }
 
-/// `[B, h, M, 1 + N]` attention of pooled tokens → for each image its patches, the least attended by the first token
-/// first.
-fn by_attention(map: &Tensor) -> Result<Vec<Vec<usize>>> {
+/// Attention `[B, h, M, T]` of pooled tokens, the patches the last of them → for each image its patches, the least
+/// attended by the class token first; by all tokens, where there is no class token.
+fn by_attention(map: &Tensor, layout: MapLayout) -> Result<Vec<Vec<usize>>> {
     let [_, _, _, t] = map.dims4("attention map")?;
-    let row = map.mean(1)?.slice(1, 0, 1)?.slice(2, 1, t - 1)?.to_vec()?;
+    let n = layout.grid[0] * layout.grid[1];
+    let heads = map.mean(1)?; // [B, M, T]
+    let row = if layout.class_token {
+        heads.slice(1, 0, 1)?.slice(2, t - n, n)?
+    } else {
+        heads.mean(1)?.slice(1, t - n, n)?
+    };
     let order = |attention: &[f32]| {
-        let mut patches: Vec<usize> = (0..t - 1).collect();
+        let mut patches: Vec<usize> = (0..n).collect();
         patches.sort_by(|&a, &b| attention[a].total_cmp(&attention[b]));
         patches
     };
-    Ok(row.chunks_exact(t - 1).map(order).collect())
+    Ok(row.to_vec()?.chunks_exact(n).map(order).collect())
 }
 
 /// The first `count` of these patches, in the order of the image: what is kept whole gives the bits of the image.
@@ -177,7 +183,7 @@ impl Adapt for Rem {
         let mut views = vec![whole.logits];
         if let Some(last) = whole.attention.last() {
             // 2. The views without what it attends to most.
-            let order = by_attention(&last.map)?;
+            let order = by_attention(&last.map, last.layout)?;
             for number in 1..self.config.views {
                 let count = self.kept(number);
                 let kept: Vec<Vec<usize>> = order.iter().map(|order| first(order, count)).collect();
@@ -252,7 +258,11 @@ mod tests {
         let heads = [[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.0, 0.4]];
         let other = [0.1, 0.0, 0.9, 0.0];
         let map: Vec<f32> = heads.iter().flat_map(|head| [*head, other].concat()).collect();
-        assert_eq!(by_attention(&tensor(&map, [1, 2, 2, 4])).unwrap(), [[1, 2, 0]]);
+        let layout = MapLayout { grid: [1, 3], class_token: true };
+        assert_eq!(by_attention(&tensor(&map, [1, 2, 2, 4]), layout).unwrap(), [[1, 2, 0]]);
+        // Without a class token all four are patches, and the mean of both rows counts.
+        let layout = MapLayout { grid: [2, 2], class_token: false };
+        assert_eq!(by_attention(&tensor(&map, [1, 2, 2, 4]), layout).unwrap(), [[0, 3, 1, 2]]);
     }
 
     #[test]

@@ -87,7 +87,12 @@ pub(crate) fn collect(model: &dyn Backbone, images: &Tensor) -> Result<Vec<Momen
 struct Collector(RefCell<Vec<Moments>>);
 
 impl AfterBlock for Collector {
-    fn after_block(&self, index: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
+    fn after_block(
+        &self,
+        index: usize,
+        _prefix: usize,
+        tokens: Tensor,
+    ) -> paint_nn::Result<Tensor> {
         let moments = Moments::of(&rows(&tokens)?)?;
         let mut all = self.0.borrow_mut();
         match all.get_mut(index) {

@@ -85,7 +85,7 @@ struct Collector<'a> {
 }
 
 impl AfterBlock for Collector<'_> {
-    fn after_block(&self, index: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
+    fn after_block(&self, index: usize, prefix: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
         let [b, t, d] = tokens.dims3("tokens")?;
         let sums = &mut *self.sums.borrow_mut();
         let rows = |tensor: Tensor| {
@@ -93,9 +93,12 @@ impl AfterBlock for Collector<'_> {
                 tensor.to_vec()?.chunks(d).map(<[f32]>::to_vec).collect::<Vec<_>>(),
             )
         };
-        sums.blocks[index].cls.extend(rows(tokens.slice(1, 0, 1)?)?);
-        if t > 1 {
-            let patches = tokens.slice(1, 1, t - 1)?;
+        // Where there is no class token, the mean of the patches stands in for it.
+        let cls = if prefix > 0 { tokens.slice(1, 0, 1)? } else { tokens.mean(1)? };
+        sums.blocks[index].cls.extend(rows(cls)?);
+        if t > prefix {
+            let count = t - prefix;
+            let patches = tokens.slice(1, prefix, count)?;
             if index == 0 {
                 let keys = key_of(&patches)?;
                 sums.keys[self.first..]
@@ -104,11 +107,11 @@ impl AfterBlock for Collector<'_> {
                     .for_each(|(key, more)| key.extend(more));
             }
             sums.blocks[index].patches.extend(rows(patches.mean(1)?)?);
-            let flat = patches.reshape([b * (t - 1), d])?;
+            let flat = patches.reshape([b * count, d])?;
             let square = flat.transpose(0, 1)?.matmul(&flat)?.to_vec()?;
             let sum = &mut sums.blocks[index].square;
             sum.resize(sums.d * sums.d, 0.0);
-            sum.iter_mut().zip(square).for_each(|(sum, x)| *sum += f64::from(x) / (t - 1) as f64);
+            sum.iter_mut().zip(square).for_each(|(sum, x)| *sum += f64::from(x) / count as f64);
         }
         Ok(tokens)
     }

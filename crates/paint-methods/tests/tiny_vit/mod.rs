@@ -1,6 +1,6 @@
 //! The tiny ViT of the golden files, and how its movement is compared.
 
-use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::vit::{Variant, Vit, VitConfig};
 use paint_nn::backbone::{BuildOptions, Weights};
 use paint_nn::checkpoint::{Checkpoint, CropMode, Format, Interpolation, Preprocess};
 
@@ -16,6 +16,7 @@ pub(crate) fn model(fixture: &Fixture) -> Vit {
         num_heads: 2,
         mlp_ratio: 3.0,
         num_classes: 7,
+        variant: Variant::PLAIN,
     };
     Vit::build("tiny", config, weights(fixture), &options()).unwrap()
 }

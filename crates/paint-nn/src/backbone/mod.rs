@@ -23,7 +23,7 @@ use paint_rng::Seed;
 use paint_settings::choice;
 use paint_tensor::{Device, Gradients, Moments, Tensor};
 
-use crate::checkpoint::{Checkpoint, Preprocess};
+use crate::checkpoint::{Checkpoint, Preprocess, Traits};
 use crate::error::Result;
 use crate::params::Params;
 use vit::VitConfig;
@@ -54,7 +54,7 @@ choice! {
         /// None, as in VPT
         #[default]
         None = "none",
-        /// That of the class token, as in PAINT's released code
+        /// That of the class token, as in PAINT's released code; none where it has none
         Cls = "cls",
     }
 }
@@ -63,10 +63,10 @@ choice! {
     /// What the classifier reads.
     #[derive(Default)]
     pub enum Pooling {
-        /// The class token
+        /// The class token, or what the network's classifier reads in its place
         #[default]
         Cls = "cls",
-        /// The mean of the class token and the prompt tokens
+        /// The mean of the class token and the prompt tokens; where the classifier pools patches, prompts too
         ClsAndPrompts = "cls_and_prompts",
     }
 }
@@ -109,15 +109,17 @@ pub enum Statistics {
 /// Sees what each block gives, and decides what the next one reads.
 pub trait AfterBlock: fmt::Debug {
     /// What to go on with in place of `tokens`, which block `index` gave. Of a convolutional network these are images
-    /// `[B, C, H, W]`; of a transformer `[B, T, D]`, `[CLS, P_1..P_L, patches]`. After the last block there are only
-    /// the pooled ones, unless [`LastBlock::Whole`] was asked for. The shape must stay.
-    fn after_block(&self, index: usize, tokens: Tensor) -> Result<Tensor>;
+    /// `[B, C, H, W]` and `prefix` is 0. Of a transformer they are `[B, T, D]`: `prefix` tokens, of which the class token
+    /// is the first, then prompts, then patches; one without a class token has no prefix. After the last block there are
+    /// only the first of them, if the classifier reads no others, unless
+    /// [`LastBlock::Whole`] was asked for. The shape must stay.
+    fn after_block(&self, index: usize, prefix: usize, tokens: Tensor) -> Result<Tensor>;
 }
 
 /// How a forward pass is to be made. The default is the plain classifier.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
-    /// Prompt tokens `[P, D]`, put after the class token.
+    /// Prompt tokens `[P, D]`, put before the patches.
     pub prompt: Option<&'a Tensor>,
     /// Their position embedding.
     pub position: PromptPosition,
@@ -144,9 +146,21 @@ pub struct Request<'a> {
 /// One block's attention.
 #[derive(Debug, Clone)]
 pub struct AttentionMap {
-    /// The probabilities, `[B, h, T, T]` with `T = 1 + P + N` tokens; `[B, h, M, T]` for [`Attention::Pooled`].
+    /// The probabilities, `[B, h, T, T]` over all tokens, first those that are no patches, last the patches; `[B, h, M, T]`
+    /// for [`Attention::Pooled`].
     pub map: Tensor,
+    /// Which tokens these are.
+    pub layout: MapLayout,
     pub(crate) tap: Option<GradientTap>,
+}
+
+/// Which tokens an attention map is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapLayout {
+    /// Rows and columns of patches, which are the last tokens.
+    pub grid: [usize; 2],
+    /// Whether the first token is the class token.
+    pub class_token: bool,
 }
 
 /// What gives a map's gradient. A map acts through `attended = map · values` alone, so its gradient is the gradient at
@@ -175,7 +189,7 @@ impl AttentionMap {
 /// What a forward pass gives.
 #[derive(Debug, Clone)]
 pub struct Features {
-    /// What the classifier read, after the final norm, `[B, D]`.
+    /// What the classifier read, after the final norm, `[B, D]`; its class token, if it read two vectors.
     pub pooled: Tensor,
     /// `[B, C]`, or as many columns as classes were asked for.
     pub logits: Tensor,
@@ -280,6 +294,8 @@ pub struct BuildOptions {
     pub num_classes: Option<usize>,
     /// Heads of a transformer, which its weights do not show; its usual number if none.
     pub num_heads: Option<usize>,
+    /// What else the weights of a transformer do not show.
+    pub traits: Traits,
 }
 
 impl BuildOptions {
@@ -291,6 +307,7 @@ impl BuildOptions {
             positions: Positions::Exact,
             num_classes: None,
             num_heads: None,
+            traits: Traits::default(),
         }
     }
 }

@@ -215,7 +215,7 @@ impl Backbone for ResidualNet {
             x = block.forward(params, &x, pass)?;
             if let Some(hook) = request.after_block {
                 let expected = x.shape().to_vec();
-                x = hook.after_block(index, x)?;
+                x = hook.after_block(index, 0, x)?;
                 if x.shape() != expected {
                     let (what, got) = ("images after a block".into(), x.shape().to_vec());
                     return Err(Error::Shape { what, expected, got });

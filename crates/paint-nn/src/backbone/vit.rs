@@ -1,28 +1,36 @@
-//! The vision transformer (Dosovitskiy et al. 2021), with timm's names and PAINT's prompts.
+//! The vision transformer (Dosovitskiy et al. 2021) and its relatives, with timm's names and PAINT's prompts.
 //!
-//! Tokens are `[CLS, P_1..P_L, patches]`; prompts enter once, at the input. Pre-norm blocks, layer norm epsilon 1e-6,
-//! exact GELU, no dropout. What the pooled tokens do not need is not computed: the last block gives keys and values for
-//! all tokens and everything else for those alone.
+//! Tokens are `[CLS, P_1..P_L, patches]`; prompts enter once, at the input. Pre-norm blocks, no dropout. What the pooled
+//! tokens do not need is not computed: where the classifier reads the class token, the last block gives keys and values
+//! for all tokens and everything else for that one alone. [`Variant`] lists what relatives do otherwise. Prompts always
+//! stand before the patches: behind the class token and what follows it (distillation token, registers), first where
+//! there is no class token.
 
+mod attention_pool;
 mod block;
 mod config;
+mod mlp;
 mod position;
+mod readout;
+mod variant;
 mod weights;
 
 pub use config::VitConfig;
+pub use variant::{HeadKind, Positioned, Variant};
 
 use paint_tensor::Tensor;
 
 use super::input::{Input, preprocess};
 use super::{
-    Attention, AttentionMap, Backbone, BuildOptions, Features, LastBlock, Pooling, Positions,
+    Attention, AttentionMap, Backbone, BuildOptions, Features, LastBlock, MapLayout, Positions,
     PromptPosition, Request, Sizes, Spec, Weights,
 };
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Traits};
 use crate::error::{Error, Misfit, Result};
-use crate::layers::{LayerNorm, Linear};
+use crate::layers::LayerNorm;
 use crate::params::{ParamId, Params};
 use block::{Block, Branches};
+use readout::{Layout, Readout};
 
 /// A vision transformer.
 #[derive(Debug, Clone)]
@@ -32,12 +40,13 @@ pub struct Vit {
     params: Params,
     input: Input,
     patch_weight: ParamId,
-    patch_bias: ParamId,
-    cls_token: ParamId,
+    patch_bias: Option<ParamId>,
+    /// Class token, distillation token, registers: those that there are.
+    prefix: Vec<ParamId>,
     pos_embed: ParamId,
+    norm_pre: Option<LayerNorm>,
     blocks: Vec<Block>,
-    norm: LayerNorm,
-    head: Linear,
+    readout: Readout,
 }
 
 impl Vit {
@@ -73,22 +82,25 @@ impl Vit {
             Weights::Checkpoint(checkpoint) => {
                 config.num_classes =
                     weights::num_classes(&checkpoint).unwrap_or(config.num_classes);
+                config.variant = Variant::of(&checkpoint, &options.traits, config.num_patches());
                 config.check()?;
                 weights::take(name, &config, checkpoint, options.positions, &options.device)?
             }
         };
         let blocks = (0..config.depth)
-            .map(|i| Block::find(&params, i, config.num_heads))
+            .map(|i| Block::find(&params, i, config.num_heads, &config.variant))
             .collect::<Result<_>>()?;
+        let tokens = ["cls_token", "dist_token", "reg_token"];
+        let norm_pre = || LayerNorm::find(&params, "norm_pre", config.variant.norm_eps);
         Ok(Self {
             input: Input::new(&preprocess, &options.device)?,
             patch_weight: params.id("patch_embed.proj.weight")?,
-            patch_bias: params.id("patch_embed.proj.bias")?,
-            cls_token: params.id("cls_token")?,
+            patch_bias: params.id("patch_embed.proj.bias").ok(),
+            prefix: tokens.into_iter().filter_map(|name| params.id(name).ok()).collect(),
             pos_embed: params.id("pos_embed")?,
+            norm_pre: config.variant.norm_pre.then(norm_pre).transpose()?,
             blocks,
-            norm: block::norm(&params, "norm")?,
-            head: Linear::find(&params, "head")?,
+            readout: Readout::find(&params, &config)?,
             spec: Spec {
                 name: name.to_owned(),
                 image_size: config.image_size,
@@ -108,7 +120,7 @@ impl Vit {
         &self.config
     }
 
-    /// `[CLS, P_1..P_L, patches]`, `[B, N, D]` → `[B, 1 + P + N, D]`.
+    /// `[prefix, P_1..P_L, patches]`, `[B, N, D]` → `[B, p + P + N, D]`.
     fn tokens(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Tensor> {
         let [b, n, d] = embedding.dims3("embedding")?;
         let expected = [b, self.config.num_patches(), self.config.embed_dim];
@@ -117,21 +129,41 @@ impl Vit {
         }
         let kept = request.patches.map(|patches| kept(embedding, patches)).transpose()?;
         let embedding = kept.as_ref().unwrap_or(embedding);
-        let position_of_cls = self.params[self.pos_embed].slice(1, 0, 1)?;
-        let cls = self.params[self.cls_token].add(&position_of_cls)?.broadcast_to([b, 1, d])?;
-        let Some(prompt) = request.prompt else {
-            return Ok(Tensor::concat(&[&cls, embedding], 1)?.compact()?);
-        };
-        let [p, width] = prompt.dims2("prompt")?;
-        if width != d {
-            return Err(shape("prompt", &[p, d], prompt));
+        let mut parts = self.prefix(b)?;
+        if let Some(prompt) = request.prompt {
+            let [p, width] = prompt.dims2("prompt")?;
+            if width != d {
+                return Err(shape("prompt", &[p, d], prompt));
+            }
+            let mut prompt = prompt.reshape([1, p, d])?;
+            let variant = &self.config.variant;
+            // A class token without a position has none to give.
+            let has_position = variant.class_token && variant.prefix_positions() > 0;
+            if request.position == PromptPosition::Cls && has_position {
+                prompt = prompt.add(&self.params[self.pos_embed].slice(1, 0, 1)?)?;
+            }
+            parts.push(prompt.broadcast_to([b, p, d])?);
         }
-        let prompt = prompt.reshape([1, p, d])?;
-        let prompt = match request.position {
-            PromptPosition::None => prompt,
-            PromptPosition::Cls => prompt.add(&position_of_cls)?,
-        };
-        Ok(Tensor::concat(&[&cls, &prompt.broadcast_to([b, p, d])?, embedding], 1)?.compact()?)
+        parts.push(embedding.clone());
+        let tokens = Tensor::concat(&parts.iter().collect::<Vec<_>>(), 1)?.compact()?;
+        self.norm_pre.map_or(Ok(tokens.clone()), |norm| norm.forward(&self.params, &tokens))
+    }
+
+    /// The tokens before the prompts, with their positions where they have some.
+    fn prefix(&self, b: usize) -> Result<Vec<Tensor>> {
+        let positions = self.config.variant.prefix_positions();
+        let mut first = 0;
+        let mut parts = Vec::new();
+        for id in &self.prefix {
+            let mut token = self.params[*id].clone();
+            let [_, count, d] = token.dims3("token")?;
+            if first + count <= positions {
+                token = token.add(&self.params[self.pos_embed].slice(1, first, count)?)?;
+            }
+            parts.push(token.broadcast_to([b, count, d])?);
+            first += count;
+        }
+        Ok(parts)
     }
 }
 
@@ -150,6 +182,7 @@ pub(super) fn sizes(config: &VitConfig) -> Sizes {
 /// How weights differ from a ViT of these sizes.
 pub(super) fn misfit(mut config: VitConfig, checkpoint: &Checkpoint) -> Misfit {
     config.num_classes = weights::num_classes(checkpoint).unwrap_or(config.num_classes);
+    config.variant = Variant::of(checkpoint, &Traits::default(), config.num_patches());
     weights::compare(&config.parameters(), checkpoint)
 }
 
@@ -179,18 +212,19 @@ impl Backbone for Vit {
         let patches = x.unfold_patches(self.config.patch_size)?; // [B, N, 3pp]
         let pixels = 3 * self.config.patch_size * self.config.patch_size;
         let weight = self.params[self.patch_weight].reshape([self.config.embed_dim, pixels])?;
-        let embedding = patches.linear(&weight, Some(&self.params[self.patch_bias]))?;
-        let position = &self.params[self.pos_embed]; // [1, 1 + N, D]
-        Ok(embedding.add(&position.slice(1, 1, self.config.num_patches())?)?)
+        let bias = self.patch_bias.map(|bias| &self.params[bias]);
+        let embedding = patches.linear(&weight, bias)?;
+        let position = &self.params[self.pos_embed]; // [1, p + N, D]
+        let first = self.config.variant.prefix_positions();
+        Ok(embedding.add(&position.slice(1, first, self.config.num_patches())?)?)
     }
 
     fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {
         let mut x = self.tokens(embedding, request)?;
         let prompts = request.prompt.map_or(0, |prompt| prompt.shape()[0]);
-        let m = match request.pooling {
-            Pooling::Cls => 1,
-            Pooling::ClsAndPrompts => 1 + prompts,
-        };
+        let prefix = self.config.variant.num_prefix_tokens();
+        let layout = Layout { prefix, prompts, pooling: request.pooling };
+        let needed = self.readout.needed(&layout);
         let maps = matches!(request.attention, Attention::Keep | Attention::WithGradient);
         if !request.branches.is_empty() && (maps || request.branches.len() != 2 * self.blocks.len())
         {
@@ -200,36 +234,37 @@ impl Backbone for Vit {
                 got: request.branches.len().to_string(),
             });
         }
+        let map_layout =
+            MapLayout { grid: self.config.grid(), class_token: self.config.variant.class_token };
         let mut attention = Vec::new();
         for (i, block) in self.blocks.iter().enumerate() {
             let branches = Branches::of(request.branches, i);
             let is_last = i + 1 == self.blocks.len();
             if is_last && request.attention == Attention::Pooled {
+                let m = needed.unwrap_or(x.shape()[1]);
                 let map = block.attention_of_first(&self.params, &x.detach(), m)?.detach();
-                attention.push(AttentionMap { map, tap: None });
+                attention.push(AttentionMap { map, layout: map_layout, tap: None });
             }
+            let shortened = needed.filter(|_| is_last && request.last_block == LastBlock::Pooled);
             x = if maps {
-                let (x, map) = block.forward_with_map(&self.params, &x, request.attention)?;
+                let how = (request.attention, map_layout);
+                let (x, map) = block.forward_with_map(&self.params, &x, how)?;
                 attention.push(map);
                 x
-            } else if is_last && request.last_block == LastBlock::Pooled {
+            } else if let Some(m) = shortened {
                 block.forward_first(&self.params, &x, m, branches)?
             } else {
                 block.forward(&self.params, &x, branches)?
             };
             if let Some(hook) = request.after_block {
                 let expected = x.shape().to_vec();
-                x = hook.after_block(i, x)?;
+                x = hook.after_block(i, prefix, x)?;
                 if x.shape() != expected {
                     return Err(shape("tokens after a block", &expected, &x));
                 }
             }
         }
-        let pooled = self.norm.forward(&self.params, &x.slice(1, 0, m)?)?.mean(1)?; // [B, D]
-        let logits = match request.classes {
-            None => self.head.forward(&self.params, &pooled)?,
-            Some(classes) => self.head.forward_outputs(&self.params, &pooled, classes)?,
-        };
+        let (pooled, logits) = self.readout.forward(&self.params, &x, &layout, request.classes)?;
         Ok(Features { pooled, logits, attention, statistics: Vec::new() })
     }
 }

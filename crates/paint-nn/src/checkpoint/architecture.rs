@@ -10,6 +10,7 @@ use super::error::{Error, Result};
 use super::foreign;
 use super::model_config::ModelConfig;
 use super::names::NUM_HEADS;
+use super::zero_shot::COSINE_HEAD;
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,6 +46,8 @@ pub struct VitSizes {
     pub in_chans: usize,
     /// Tokens with a position, the class token included.
     pub num_tokens: usize,
+    /// The side of the square of patches that have a position; none if they make no square.
+    pub grid_side: Option<usize>,
     /// Width inside the MLP.
     pub mlp_hidden: usize,
     /// Number of classes; none without a head.
@@ -111,8 +114,9 @@ fn vit(checkpoint: &Checkpoint, config: &ModelConfig) -> std::result::Result<Vit
         let found = format!("{blocks} of which the first {depth} follow each other");
         return Err(Fault::invalid("blocks", "at least one, numbered from 0 without gaps", found));
     }
-    let [mlp_hidden, width] = shape(checkpoint, "blocks.0.mlp.fc1.weight", "[hidden, D]")?;
+    let [_, width] = shape(checkpoint, "blocks.0.mlp.fc1.weight", "[hidden, D]")?;
     expect("blocks.0.mlp.fc1.weight", "input width", embed_dim, width)?;
+    let [_, mlp_hidden] = shape(checkpoint, "blocks.0.mlp.fc2.weight", "[D, hidden]")?;
     for i in 0..depth {
         let name = format!("blocks.{i}.attn.qkv.weight");
         let [rows, width] = shape(checkpoint, &name, "[3 D, D]")?;
@@ -121,7 +125,9 @@ fn vit(checkpoint: &Checkpoint, config: &ModelConfig) -> std::result::Result<Vit
     }
     let num_classes = if checkpoint.get("head.weight").is_some() {
         let [classes, width] = shape(checkpoint, "head.weight", "[classes, D]")?;
-        expect("head.weight", "input width", embed_dim, width)?;
+        if width != 2 * embed_dim && !checkpoint.metadata.contains_key(COSINE_HEAD) {
+            expect("head.weight", "input width", embed_dim, width)?;
+        }
         Some(classes)
     } else {
         None
@@ -145,8 +151,23 @@ fn vit(checkpoint: &Checkpoint, config: &ModelConfig) -> std::result::Result<Vit
         patch_size,
         in_chans,
         num_tokens,
+        grid_side: grid_side(checkpoint, num_tokens),
         mlp_hidden,
         num_classes,
+    })
+}
+
+/// The side of the square that rows of a position embedding leave: without the class token, without any, or without
+/// all tokens that are no patches.
+fn grid_side(checkpoint: &Checkpoint, rows: usize) -> Option<usize> {
+    let count = |name: &str| {
+        checkpoint.get(name).and_then(|array| array.shape.get(1)).copied().unwrap_or(0)
+    };
+    let class = count("cls_token");
+    let all = class + count("dist_token") + count("reg_token");
+    [class, 0, all].into_iter().find_map(|prefix| {
+        let patches = rows.checked_sub(prefix)?;
+        (patches > 0 && patches.isqrt().pow(2) == patches).then(|| patches.isqrt())
     })
 }
 

@@ -15,20 +15,14 @@ const NETWORKS: [Sign; 6] = [
         words: "a Swin transformer (attention inside windows)",
         is: |name| {
             name.starts_with("layers.") && name.ends_with(".attn.relative_position_bias_table")
-        },
-    },
-    Sign {
-        words: "CLIP (an image tower beside a text tower)",
-        is: |name| {
-            ["visual.", "vision_model.", "text_model.", "transformer.resblocks."]
-                .iter()
-                .any(|start| name.starts_with(start))
+                || name.starts_with("swin.")
         },
     },
     Sign {
         words: "a ConvNeXt",
         is: |name| {
             name.starts_with("stages.") && (name.contains(".conv_dw.") || name.contains(".dwconv."))
+                || name.starts_with("convnext.")
         },
     },
     Sign { words: "an MLP-Mixer", is: |name| name.contains(".mlp_tokens.") },
@@ -37,48 +31,44 @@ const NETWORKS: [Sign; 6] = [
         words: "a BEiT (relative positions)",
         is: |name| {
             name.starts_with("blocks.") && name.ends_with(".attn.relative_position_bias_table")
+                || name.starts_with("beit.")
+        },
+    },
+    Sign {
+        words: "an EVA (rotary positions)",
+        is: |name| {
+            name.starts_with("blocks.") && name.ends_with(".attn.q_bias") || name == "rope.bands"
         },
     },
 ];
 
 /// Parts that some vision transformers have and ours do not.
-const EXTRA: [Sign; 8] = [
-    Sign {
-        words: "layer scale, as DeiT III and DINOv2 have",
-        is: |name| {
-            [".ls1.", ".ls2.", ".gamma_1", ".gamma_2"].iter().any(|part| name.contains(part))
-        },
-    },
-    Sign {
-        words: "a norm before the blocks, as CLIP has",
-        is: |name| name.starts_with("norm_pre."),
-    },
-    Sign {
-        words: "a distillation token, as distilled DeiT has",
-        is: |name| name == "dist_token" || name.starts_with("head_dist."),
-    },
-    Sign { words: "register tokens, as DINOv2 has", is: |name| name == "reg_token" },
+const EXTRA: [Sign; 4] = [
     Sign {
         words: "norms of queries and keys",
         is: |name| name.contains(".attn.q_norm.") || name.contains(".attn.k_norm."),
     },
     Sign {
-        words: "a norm after average pooling, as MAE and BEiT have",
-        is: |name| name.starts_with("fc_norm."),
-    },
-    Sign {
-        words: "pooling by attention, as SigLIP has",
-        is: |name| name.starts_with("attn_pool."),
-    },
-    Sign {
         words: "a hidden layer in the classifier",
         is: |name| name.starts_with("pre_logits.") || name.starts_with("head.fc"),
+    },
+    Sign {
+        words: "a projection to text features, which `model.text_features` completes to a classifier",
+        is: |name| name == "head.proj.weight" || name == "head.logit_scale",
+    },
+    Sign {
+        words: "the pooler of a model without a classifier",
+        is: |name| name.starts_with("pooler."),
     },
 ];
 
 /// Parts that ours have and some vision transformers do not.
 const MISSING: [Sign; 4] = [
-    Sign { words: "a classifier (these are features only)", is: |name| name.starts_with("head.") },
+    Sign {
+        words: "a classifier (these are features only; an image tower of CLIP or SigLIP takes --set model.text_features=FILE, \
+                one row of text features per class)",
+        is: |name| name.starts_with("head."),
+    },
     Sign { words: "a class token", is: |name| name == "cls_token" },
     Sign {
         words: "the bias of the patch embedding, which CLIP leaves out",
@@ -134,8 +124,8 @@ mod tests {
     fn networks_are_known_by_the_names_of_their_arrays() {
         for (name, word) in [
             ("layers.0.blocks.0.attn.relative_position_bias_table", "Swin"),
-            ("visual.transformer.resblocks.0.ln_1.weight", "CLIP"),
-            ("vision_model.embeddings.class_embedding", "CLIP"),
+            ("swin.encoder.layers.0.blocks.0.layernorm_before.weight", "Swin"),
+            ("convnext.embeddings.patch_embeddings.weight", "ConvNeXt"),
             ("stages.0.blocks.0.conv_dw.weight", "ConvNeXt"),
             ("blocks.0.mlp_tokens.fc1.weight", "Mixer"),
             ("conv_stem.weight", "EfficientNet"),
@@ -152,10 +142,11 @@ mod tests {
 
     #[test]
     fn names_become_parts_and_what_says_nothing_is_left() {
-        let names = ["blocks.0.ls1.gamma", "blocks.1.ls2.gamma", "odd"].map(str::to_owned);
+        let names =
+            ["blocks.0.attn.q_norm.weight", "blocks.1.attn.k_norm.bias", "odd"].map(str::to_owned);
         let parts = extra(&names);
         assert_eq!(parts.known.len(), 1);
-        assert!(parts.known[0].0.contains("DeiT III"));
+        assert!(parts.known[0].0.contains("queries and keys"));
         assert_eq!((parts.known[0].1.len(), parts.other), (2, vec!["odd"]));
     }
 }

@@ -29,6 +29,8 @@ mod preprocess;
 mod safetensors;
 mod sealed;
 mod torch;
+mod traits;
+mod zero_shot;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,6 +50,9 @@ pub use paint_files::{Dtype, Fault};
 pub use preprocess::{CropMode, Interpolation, Preprocess, PreprocessFlags, read_preprocess};
 pub use safetensors::write_safetensors;
 pub use sealed::{decode_sealed, read_sealed, write_sealed};
+pub use traits::{Activation, GlobalPool, Traits};
+pub(crate) use zero_shot::COSINE_HEAD;
+pub use zero_shot::with_text_features;
 
 /// How many leading bytes it takes to tell the formats apart; the signature of a tar archive comes last.
 const SNIFFED: u64 = 512;

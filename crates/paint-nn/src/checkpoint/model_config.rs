@@ -13,6 +13,7 @@ use paint_files::abridged;
 
 use super::error::{Error, Result};
 use super::preprocess::{CropMode, Interpolation, Preprocess};
+use super::traits::{Activation, GlobalPool};
 
 pub(super) const CONFIG: &str = "config.json";
 pub(super) const PROCESSOR: &str = "preprocessor_config.json";
@@ -26,6 +27,10 @@ pub struct ModelConfig {
     pub num_heads: Option<usize>,
     /// Layer-norm epsilon.
     pub layer_norm_eps: Option<f32>,
+    /// The activation inside MLPs.
+    pub activation: Option<Activation>,
+    /// What the classifier reads.
+    pub global_pool: Option<GlobalPool>,
     /// The architecture's name, as timm or Hugging Face calls it.
     pub architecture: Option<String>,
     /// The name of each class, in order.
@@ -99,20 +104,44 @@ impl Json {
 
     fn model_config(&self, config: &mut ModelConfig) -> Result<()> {
         config.preprocess = self.timm_preprocess()?;
-        for (place, field) in
-            [("model_args", "num_heads"), ("", "num_heads"), ("", "num_attention_heads")]
-        {
+        for (place, field) in [
+            ("model_args", "num_heads"),
+            ("", "num_heads"),
+            ("vision_config", "num_attention_heads"),
+            ("", "num_attention_heads"),
+        ] {
             let heads = self.at(place, field).positive()?;
             config.num_heads = config.num_heads.or(heads);
         }
-        config.layer_norm_eps = self
-            .at("", "layer_norm_eps")
-            .number(|x| x > 0.0 && x < 0.1, "a small number above 0")?;
+        for place in ["vision_config", ""] {
+            let eps = self.at(place, "layer_norm_eps");
+            let eps = eps.number(|x| x > 0.0 && x < 0.1, "a small number above 0")?;
+            config.layer_norm_eps = config.layer_norm_eps.or(eps);
+        }
         let named = self.root.get("architectures").and_then(|list| list.get(0));
         config.architecture =
             self.root.get("architecture").or(named).and_then(Value::as_str).map(str::to_owned);
+        config.activation = self.activation()?.or_else(|| timm_activation(config));
+        let pool = |place| GlobalPool::from_name(self.at(place, "global_pool").value?.as_str()?);
+        config.global_pool = pool("model_args").or_else(|| pool(""));
         config.label_names = self.label_names();
         Ok(())
+    }
+
+    /// Hugging Face's `hidden_act`, or timm's `act_layer` among the arguments of a model.
+    fn activation(&self) -> Result<Option<Activation>> {
+        let places =
+            [("model_args", "act_layer"), ("vision_config", "hidden_act"), ("", "hidden_act")];
+        for (place, field) in places {
+            let known = "gelu, gelu_tanh, quick_gelu or silu";
+            let found = self
+                .at(place, field)
+                .parse(known, |value| Activation::from_name(value.as_str()?))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     /// timm's `label_names`, or Hugging Face's `id2label` unless it only counts.
@@ -186,6 +215,16 @@ impl Json {
         let crop_mode = if keeps_proportions { CropMode::Center } else { CropMode::Squash };
         Ok(Some(Preprocess { mean, std, input_size, crop_pct, crop_mode, interpolation }))
     }
+}
+
+/// The activation that timm's name of an architecture stands for, where it is not the usual one.
+fn timm_activation(config: &ModelConfig) -> Option<Activation> {
+    let name = config.architecture.as_deref()?;
+    let tanh = ["vit_so400m_", "vit_giantopt_", "vit_base_patch32_siglip_"];
+    if name.contains("_quickgelu_") {
+        return Some(Activation::QuickGelu);
+    }
+    tanh.iter().any(|start| name.starts_with(start)).then_some(Activation::GeluTanh)
 }
 
 fn is_fraction(x: f64) -> bool {

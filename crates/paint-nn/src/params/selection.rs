@@ -29,6 +29,10 @@ pub enum Part {
     Fc1,
     /// `mlp.fc2`.
     Fc2,
+    /// The factors of the attention branch, by channel (`ls1`).
+    Scale1,
+    /// The factors of the MLP branch (`ls2`).
+    Scale2,
     /// The first convolution.
     Conv1,
     /// The second convolution.
@@ -56,6 +60,10 @@ pub enum Role {
     PatchEmbed(Slot),
     /// The class token.
     ClsToken,
+    /// The distillation token.
+    DistToken,
+    /// Register tokens.
+    RegToken,
     /// The position embedding.
     PosEmbed,
     /// A layer of block `index`.
@@ -67,8 +75,14 @@ pub enum Role {
         /// Its parameter.
         slot: Slot,
     },
-    /// The norm after the last block.
+    /// A norm after the last block.
     FinalNorm(Slot),
+    /// The query of attention pooling.
+    PoolToken,
+    /// A layer of attention pooling.
+    Pool(Slot),
+    /// The projection into the space of text features.
+    Projection,
     /// The convolution before the first block.
     StemConv(Slot),
     /// The norm before the first block.
@@ -97,8 +111,15 @@ impl Role {
             | Self::StemConv(slot)
             | Self::StemNorm(slot)
             | Self::Head(slot)
+            | Self::Pool(slot)
             | Self::Block { slot, .. } => Some(slot),
-            Self::ClsToken | Self::PosEmbed | Self::Prompt => None,
+            Self::Projection => Some(Slot::Weight),
+            Self::ClsToken
+            | Self::DistToken
+            | Self::RegToken
+            | Self::PoolToken
+            | Self::PosEmbed
+            | Self::Prompt => None,
         }
     }
 }
@@ -116,7 +137,7 @@ pub enum Trainable {
     Prompt,
     /// The classifier.
     Head,
-    /// The norm after the last block.
+    /// The norms after the last block.
     FinalNorm,
     /// All parameters.
     All,

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use paint_nn::Misfit;
-use paint_nn::backbone::vit::{Vit, VitConfig};
+use paint_nn::backbone::vit::{Variant, Vit, VitConfig};
 use paint_nn::backbone::{
     BACKBONES, Backbone, BackboneEntry, BuildOptions, Positions, Weights, find,
 };
-use paint_nn::checkpoint::{Architecture, Checkpoint, ModelConfig, Preprocess, VitSizes};
+use paint_nn::checkpoint::{Architecture, Checkpoint, ModelConfig, Preprocess, Traits, VitSizes};
 use paint_tensor::Device;
 
 use crate::{Error, Result};
@@ -21,6 +21,8 @@ pub struct About<'a> {
     pub backbone: Option<&'a str>,
     /// Attention heads, if the user says how many.
     pub num_heads: Option<usize>,
+    /// What the user says of what arrays do not show.
+    pub traits: Traits,
     /// What the files beside the weights say.
     pub beside: &'a ModelConfig,
     /// How images are prepared.
@@ -43,8 +45,9 @@ pub fn build(arrays: Checkpoint, about: &About<'_>, device: &Device) -> Result<N
     let architecture = Architecture::detect(&arrays, about.beside)?;
     let preprocess = Some(about.preprocess.clone());
     let options = BuildOptions {
-        positions: positions(&architecture, about.preprocess.input_size),
+        positions: positions(&architecture),
         num_heads: about.num_heads.or(architecture.stated_heads()),
+        traits: about.traits.or(Traits::of(&arrays, about.beside)),
         preprocess,
         ..BuildOptions::new(device)
     };
@@ -121,19 +124,17 @@ fn vit(sizes: &VitSizes, preprocess: &Preprocess) -> VitConfig {
         mlp_ratio: sizes.mlp_hidden as f32 / sizes.embed_dim as f32,
         // Of weights without a classifier, which is then told to be missing.
         num_classes: sizes.num_classes.unwrap_or(1),
+        // The arrays show it when the network is built.
+        variant: Variant::PLAIN,
     }
 }
 
-/// A ViT may have been trained at another image size than its namesake's: where the weights have the positions of the
-/// preprocessing's square size they are taken as they are. Weights do not show which rectangle they were trained on.
-fn positions(architecture: &Architecture, [height, width]: [usize; 2]) -> Positions {
+/// Positions of a square of patches are taken as they are where the images have as many patches, and resampled as timm
+/// does where they have others: DINOv2 was trained at 518 pixels and is used at 224. Weights do not show which rectangle
+/// they were trained on, so positions that make no square have to fit.
+fn positions(architecture: &Architecture) -> Positions {
     match architecture {
-        Architecture::Vit(VitSizes { patch_size: [rows, columns], num_tokens, .. })
-            if height / rows == width / columns
-                && *num_tokens == 1 + (height / rows) * (width / columns) =>
-        {
-            Positions::Interpolate
-        }
+        Architecture::Vit(VitSizes { grid_side: Some(_), .. }) => Positions::Interpolate,
         _ => Positions::Exact,
     }
 }

@@ -53,7 +53,8 @@ pub fn export(state: &Path, weights: &Path, out: &Path) -> Result<usize> {
         let io = |source| Error::Io { action: "create", source, path: folder.to_owned() };
         paint_files::create_folder(folder).map_err(io)?;
     }
-    write_weights(out, &arrays)?;
+    let beside = network.vit_config().map(|vit| vit.variant.metadata()).unwrap_or_default();
+    write_arrays(out, &arrays, beside)?;
     describe(weights, out)?;
     Ok(changed)
 }
@@ -75,9 +76,17 @@ impl Session {
 
 /// Writes arrays as safetensors, whole or not at all.
 pub fn write_weights(path: &Path, arrays: &[Weight]) -> Result<()> {
+    write_arrays(path, arrays, BTreeMap::new())
+}
+
+fn write_arrays(
+    path: &Path,
+    arrays: &[Weight],
+    mut metadata: BTreeMap<String, String>,
+) -> Result<()> {
     let rows =
         arrays.iter().map(|Weight { name, shape, data }| (name.as_str(), &shape[..], &data[..]));
-    let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
+    metadata.insert("format".to_owned(), "pt".to_owned());
     Ok(write_safetensors(path, rows, Dtype::F32, &metadata)?)
 }
 

@@ -71,6 +71,14 @@ pub(crate) enum Unary {
     Gelu,
     /// `d gelu / dx = Φ(x) + x φ(x)`.
     GeluSlope,
+    /// `x σ(1.5958 (x + 0.044715 x³))`: the tanh form of GELU.
+    GeluTanh,
+    /// Its derivative.
+    GeluTanhSlope,
+    /// `x σ(r x)` for a rate `r`: SiLU at 1, quick GELU at 1.702.
+    Swish(f32),
+    /// Its derivative.
+    SwishSlope(f32),
     Scale(f32),
     AddScalar(f32),
 }

@@ -1,4 +1,4 @@
-//! Activations: GELU, ReLU, softmax and its logarithm.
+//! Activations: GELU in three forms, SiLU, ReLU, softmax and its logarithm.
 
 use crate::backend::{Storage, Unary};
 use crate::shape::rows;
@@ -9,6 +9,22 @@ impl Tensor {
     /// `x Φ(x)`: the exact GELU.
     pub fn gelu(&self) -> Result<Self> {
         self.sloped(Unary::Gelu, Unary::GeluSlope)
+    }
+
+    /// The tanh form of GELU, as PyTorch's `approximate="tanh"`.
+    pub fn gelu_tanh(&self) -> Result<Self> {
+        self.sloped(Unary::GeluTanh, Unary::GeluTanhSlope)
+    }
+
+    /// `x σ(1.702 x)`: the GELU of CLIP.
+    pub fn quick_gelu(&self) -> Result<Self> {
+        const RATE: f32 = 1.702;
+        self.sloped(Unary::Swish(RATE), Unary::SwishSlope(RATE))
+    }
+
+    /// `x σ(x)`.
+    pub fn silu(&self) -> Result<Self> {
+        self.sloped(Unary::Swish(1.0), Unary::SwishSlope(1.0))
     }
 
     /// `max(x, 0)`.

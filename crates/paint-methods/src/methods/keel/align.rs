@@ -113,12 +113,13 @@ struct Aligner<'a> {
 }
 
 impl AfterBlock for Aligner<'_> {
-    fn after_block(&self, index: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
+    fn after_block(&self, index: usize, prefix: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
         let [b, t, _] = tokens.dims3("tokens")?;
         let last = self.config.first_block + self.config.blocks;
-        let aligns = t > 1 && (self.config.first_block..last).contains(&index);
-        let patches = || tokens.slice(1, 1, t - 1);
-        let mut slice = (aligns || index == 0 && t > 1).then(patches).transpose()?;
+        let has_patches = t > prefix;
+        let aligns = has_patches && (self.config.first_block..last).contains(&index);
+        let patches = || tokens.slice(1, prefix, t - prefix);
+        let mut slice = (aligns || index == 0 && has_patches).then(patches).transpose()?;
         if index == 0 {
             self.choose(slice.as_ref(), b)?;
         }
@@ -130,17 +131,30 @@ impl AfterBlock for Aligner<'_> {
         {
             (slice, is_aligned) = (Some(aligned), true);
         }
-        let cls = tokens.slice(1, 0, 1)?;
-        let is_full = self.reach == Reach::Full;
-        let moved = if is_full { self.cls(domain, index, &cls)? } else { None };
-        if moved.is_none() && !is_aligned {
+        let mut parts = Vec::new();
+        let mut is_moved = false;
+        if prefix > 0 {
+            let cls = tokens.slice(1, 0, 1)?;
+            let is_full = self.reach == Reach::Full;
+            let moved = if is_full { self.cls(domain, index, &cls)? } else { None };
+            is_moved = moved.is_some();
+            parts.push(moved.unwrap_or(cls));
+        }
+        if !is_moved && !is_aligned {
             return Ok(tokens);
         }
-        let cls = moved.unwrap_or(cls);
-        if t == 1 {
-            return Ok(cls);
+        // Distillation token and registers stay as they are.
+        let others = t.min(prefix).saturating_sub(1);
+        if others > 0 {
+            parts.push(tokens.slice(1, 1, others)?);
         }
-        Ok(Tensor::concat(&[&cls, &slice.map_or_else(patches, Ok)?], 1)?)
+        if has_patches {
+            parts.push(slice.map_or_else(patches, Ok)?);
+        }
+        Ok(match &parts[..] {
+            [only] => only.clone(),
+            parts => Tensor::concat(&parts.iter().collect::<Vec<_>>(), 1)?,
+        })
     }
 }
 

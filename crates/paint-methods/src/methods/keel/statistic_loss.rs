@@ -60,7 +60,7 @@ impl Collector<'_> {
 }
 
 impl AfterBlock for Collector<'_> {
-    fn after_block(&self, index: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
+    fn after_block(&self, index: usize, prefix: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
         let [b, t, d] = tokens.dims3("tokens")?;
         let (cls, patches) = &self.targets.blocks[index];
         let distance = |first: usize, count: usize, [mean, std]: &Moments| {
@@ -68,9 +68,11 @@ impl AfterBlock for Collector<'_> {
             moment_distance(&rows, mean, std)
         };
         let terms = &mut *self.terms.borrow_mut();
-        terms.push(distance(0, 1, cls)?);
-        if let Some(patches) = patches.as_ref().filter(|_| t > 1) {
-            terms.push(distance(1, t - 1, patches)?);
+        if prefix > 0 {
+            terms.push(distance(0, 1, cls)?);
+        }
+        if let Some(patches) = patches.as_ref().filter(|_| t > prefix) {
+            terms.push(distance(prefix, t - prefix, patches)?);
         }
         Ok(tokens)
     }

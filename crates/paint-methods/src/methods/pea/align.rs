@@ -94,8 +94,8 @@ impl Survey {
 }
 
 impl AfterBlock for Survey {
-    fn after_block(&self, index: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
-        let only_cls = self.compared == Compared::Cls && tokens.shape().len() == 3;
+    fn after_block(&self, index: usize, prefix: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
+        let only_cls = self.compared == Compared::Cls && prefix > 0;
         let seen = if only_cls { tokens.slice(1, 0, 1)? } else { tokens.clone() };
         let seen = rows(&seen)?;
         let [n, _] = seen.dims2("rows")?;
@@ -132,7 +132,12 @@ pub(super) struct Aligner<'a> {
 }
 
 impl AfterBlock for Aligner<'_> {
-    fn after_block(&self, index: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
+    fn after_block(
+        &self,
+        index: usize,
+        _prefix: usize,
+        tokens: Tensor,
+    ) -> paint_nn::Result<Tensor> {
         let (Some(source), Some(&w)) = (self.sources.get(index), self.weights.get(index)) else {
             return Ok(tokens);
         };
@@ -213,7 +218,7 @@ mod tests {
             learns: false,
         };
         let tokens = rows.reshape([1, 5, 2]).unwrap();
-        let out = aligner.after_block(0, tokens).unwrap().reshape([5, 2]).unwrap();
+        let out = aligner.after_block(0, 1, tokens).unwrap().reshape([5, 2]).unwrap();
         Moments::of(&out).unwrap()
     }
 
@@ -251,7 +256,9 @@ mod tests {
             .map(|mean| Source::new(&moments([mean, 0.0], [0.0, 0.0, 0.0, 0.0]), &config));
         let survey = Survey::new(Compared::Cls);
         for index in 0..3 {
-            survey.after_block(index, Tensor::zeros([2, 3, 2], &Device::cpu()).unwrap()).unwrap();
+            survey
+                .after_block(index, 1, Tensor::zeros([2, 3, 2], &Device::cpu()).unwrap())
+                .unwrap();
         }
         assert_eq!(survey.weights(&sources), [0.0, 1.0, 0.25]);
         assert_eq!(survey.weights(&sources[..1]), [0.0]);

@@ -140,7 +140,7 @@ fn a_checkpoint_brings_its_classes_and_every_misfit_is_named() {
 struct Doubling(usize, std::cell::RefCell<Vec<Vec<usize>>>);
 
 impl AfterBlock for Doubling {
-    fn after_block(&self, index: usize, images: Tensor) -> Result<Tensor> {
+    fn after_block(&self, index: usize, _prefix: usize, images: Tensor) -> Result<Tensor> {
         self.1.borrow_mut().push(images.shape().to_vec());
         Ok(if index == self.0 { images.scale(2.0)? } else { images })
     }

@@ -1,15 +1,16 @@
-//! A pre-norm transformer block: attention, then an MLP, each added to its input.
+//! A pre-norm transformer block: attention, then an MLP, each added to its input, scaled by channel where the block has
+//! a layer scale.
 //!
 //! Letters: `T` tokens, `M` of them pooled (the first `M`), `h` heads.
 
-use paint_tensor::{Mlp, Tensor};
+use paint_tensor::Tensor;
 
-use crate::backbone::{Attention, AttentionMap, GradientTap};
+use super::mlp::MlpLayers;
+use super::variant::Variant;
+use crate::backbone::{Attention, AttentionMap, GradientTap, MapLayout};
 use crate::error::Result;
 use crate::layers::{LayerNorm, Linear};
-use crate::params::Params;
-
-const NORM_EPS: f32 = 1e-6;
+use crate::params::{ParamId, Params};
 
 /// Where a block's parameters are.
 #[derive(Debug, Clone, Copy)]
@@ -19,21 +20,30 @@ pub(super) struct Block {
     qkv: Linear,
     proj: Linear,
     norm2: LayerNorm,
-    fc1: Linear,
-    fc2: Linear,
+    mlp: MlpLayers,
+    /// The layer scales of both branches.
+    scales: Option<[ParamId; 2]>,
 }
 
 impl Block {
-    pub(super) fn find(params: &Params, index: usize, num_heads: usize) -> Result<Self> {
+    pub(super) fn find(
+        params: &Params,
+        index: usize,
+        num_heads: usize,
+        variant: &Variant,
+    ) -> Result<Self> {
         let name = |layer: &str| format!("blocks.{index}.{layer}");
+        let norm = |layer: &str| LayerNorm::find(params, &name(layer), variant.norm_eps);
+        let scale = |layer: &str| params.id(&name(layer));
+        let scales = || -> Result<_> { Ok([scale("ls1.gamma")?, scale("ls2.gamma")?]) };
         Ok(Self {
             num_heads,
-            norm1: norm(params, &name("norm1"))?,
+            norm1: norm("norm1")?,
             qkv: Linear::find(params, &name("attn.qkv"))?,
             proj: Linear::find(params, &name("attn.proj"))?,
-            norm2: norm(params, &name("norm2"))?,
-            fc1: Linear::find(params, &name("mlp.fc1"))?,
-            fc2: Linear::find(params, &name("mlp.fc2"))?,
+            norm2: norm("norm2")?,
+            mlp: MlpLayers::find(params, &name("mlp"), variant)?,
+            scales: variant.layer_scale.then(scales).transpose()?,
         })
     }
 
@@ -90,7 +100,7 @@ impl Block {
         &self,
         params: &Params,
         x: &Tensor,
-        attention: Attention,
+        (attention, layout): (Attention, MapLayout),
     ) -> Result<(Tensor, AttentionMap)> {
         let [b, t, d] = x.dims3("tokens")?;
         let qkv = self.qkv.forward(params, &self.norm1.forward(params, x)?)?; // [B, T, 3D]
@@ -101,11 +111,11 @@ impl Block {
             attended = attended.add(&zeros)?;
             tap = Some(GradientTap { attended: zeros, values: qkv.slice(2, 2 * d, d)?.detach() });
         }
-        let x = self.proj.forward_residual(params, &attended, x)?;
-        Ok((self.mlp(params, &x, None)?, AttentionMap { map: map.detach(), tap }))
+        let x = self.project(params, &attended, x, None)?;
+        Ok((self.mlp(params, &x, None)?, AttentionMap { map: map.detach(), layout, tap }))
     }
 
-    /// `x + f (attended Wᵀ + b)`; without factors the sum is part of the product.
+    /// `x + f γ (attended Wᵀ + b)`; without factors and scale the sum is part of the product.
     fn project(
         &self,
         params: &Params,
@@ -113,21 +123,38 @@ impl Block {
         x: &Tensor,
         factors: Option<&Tensor>,
     ) -> Result<Tensor> {
-        match factors {
-            None => self.proj.forward_residual(params, attended, x),
-            Some(factors) => Ok(x.add_scaled(&self.proj.forward(params, attended)?, factors)?),
+        let scale = self.scales.map(|[scale, _]| &params[scale]);
+        match (factors, scale) {
+            (None, None) => self.proj.forward_residual(params, attended, x),
+            _ => add_branch(x, self.proj.forward(params, attended)?, scale, factors),
         }
     }
 
-    /// `x + f MLP(norm(x))`.
+    /// `x + f γ MLP(norm(x))`.
     fn mlp(&self, params: &Params, x: &Tensor, factors: Option<&Tensor>) -> Result<Tensor> {
-        let mlp = Mlp { fc1: self.fc1.values(params), fc2: self.fc2.values(params) };
         let normed = self.norm2.forward(params, x)?;
-        Ok(match factors {
-            None => normed.mlp(mlp, Some(x))?,
-            Some(factors) => x.add_scaled(&normed.mlp(mlp, None)?, factors)?,
-        })
+        let scale = self.scales.map(|[_, scale]| &params[scale]);
+        match (factors, scale) {
+            (None, None) => self.mlp.forward(params, &normed, Some(x)),
+            _ => add_branch(x, self.mlp.forward(params, &normed, None)?, scale, factors),
+        }
     }
+}
+
+/// `x + f γ branch`.
+fn add_branch(
+    x: &Tensor,
+    mut branch: Tensor,
+    scale: Option<&Tensor>,
+    factors: Option<&Tensor>,
+) -> Result<Tensor> {
+    if let Some(scale) = scale {
+        branch = branch.mul(scale)?;
+    }
+    Ok(match factors {
+        None => x.add(&branch)?,
+        Some(factors) => x.add_scaled(&branch, factors)?,
+    })
 }
 
 /// The factors `[B]` of a block's two branches.
@@ -143,9 +170,4 @@ impl<'a> Branches<'a> {
         let at = |place: usize| all.get(place).and_then(Option::as_ref);
         Self { attention: at(2 * index), mlp: at(2 * index + 1) }
     }
-}
-
-/// A norm with timm's epsilon.
-pub(super) fn norm(params: &Params, prefix: &str) -> Result<LayerNorm> {
-    LayerNorm::find(params, prefix, NORM_EPS)
 }

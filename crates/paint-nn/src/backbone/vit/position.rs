@@ -6,25 +6,25 @@ use crate::error::{Error, Result};
 /// Keys' cubic kernel with `a = −½`, the one that antialiased resizing uses.
 const A: f64 = -0.5;
 
-/// `[1, 1 + n², D]` → `[1, 1 + rows · columns, D]`; the class token's embedding stays.
-pub(super) fn resample(array: &Array, [rows, columns]: [usize; 2]) -> Result<Array> {
+/// `[1, p + n², D]` → `[1, p + rows · columns, D]`; the embeddings of the `prefix` first tokens stay.
+pub(super) fn resample(array: &Array, prefix: usize, [rows, columns]: [usize; 2]) -> Result<Array> {
     let refuse = || Error::Shape {
         what: "pos_embed".into(),
-        expected: vec![1, 1 + rows * columns, 0],
+        expected: vec![1, prefix + rows * columns, 0],
         got: array.shape.clone(),
     };
     let &[1, tokens, d] = array.shape.as_slice() else { return Err(refuse()) };
-    let side = tokens.saturating_sub(1).isqrt();
-    if side == 0 || side * side + 1 != tokens {
+    let side = tokens.saturating_sub(prefix).isqrt();
+    if side == 0 || side * side + prefix != tokens {
         return Err(refuse());
     }
-    let (cls, grid) = array.data.split_at(d);
+    let (first, grid) = array.data.split_at(prefix * d);
     let tall = resize(grid, [1, side, side * d], rows);
     let wide = resize(&tall, [rows, side, d], columns);
     Ok(Array {
-        shape: vec![1, 1 + rows * columns, d],
+        shape: vec![1, prefix + rows * columns, d],
         dtype: array.dtype,
-        data: [cls, &wide].concat(),
+        data: [first, &wide].concat(),
     })
 }
 
@@ -88,7 +88,7 @@ mod tests {
         let mut data = vec![9.0];
         data.extend((0_u8..16).map(|i| 0.5 * f32::from(i % 7)));
         let got =
-            resample(&Array { shape: vec![1, 17, 1], dtype: Dtype::F32, data }, [2, 6]).unwrap();
+            resample(&Array { shape: vec![1, 17, 1], dtype: Dtype::F32, data }, 1, [2, 6]).unwrap();
         assert_eq!((got.shape, got.data[0]), (vec![1, 13, 1], 9.0));
         for (got, expected) in got.data[1..].iter().zip(expected) {
             assert!((got - expected).abs() < 1e-5, "{got} and {expected}");
@@ -98,6 +98,6 @@ mod tests {
     #[test]
     fn a_grid_that_is_not_square_is_refused() {
         let array = Array { shape: vec![1, 7, 1], dtype: Dtype::F32, data: vec![0.0; 7] };
-        assert!(resample(&array, [2, 6]).is_err());
+        assert!(resample(&array, 1, [2, 6]).is_err());
     }
 }

@@ -4,7 +4,7 @@ use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
 
 use super::*;
-use crate::backbone::{AfterBlock, BACKBONES, LastBlock, find};
+use crate::backbone::{AfterBlock, BACKBONES, LastBlock, Pooling, find};
 use crate::checkpoint::{Array, Checkpoint, Dtype, Format, Preprocess};
 use crate::params::Trainable;
 
@@ -16,6 +16,7 @@ const SIZES: VitConfig = VitConfig {
     num_heads: 2,
     mlp_ratio: 2.0,
     num_classes: 5,
+    variant: Variant::PLAIN,
 };
 
 fn vit() -> Vit {
@@ -250,7 +251,7 @@ struct Hook {
 }
 
 impl AfterBlock for Hook {
-    fn after_block(&self, index: usize, tokens: Tensor) -> Result<Tensor> {
+    fn after_block(&self, index: usize, _prefix: usize, tokens: Tensor) -> Result<Tensor> {
         self.seen.borrow_mut().push(tokens.shape().to_vec());
         Ok(if index == self.at { tokens.scale(self.factor)? } else { tokens })
     }
@@ -277,7 +278,7 @@ fn a_hook_that_changes_the_shape_is_refused() {
     #[derive(Debug)]
     struct Cut;
     impl AfterBlock for Cut {
-        fn after_block(&self, _index: usize, tokens: Tensor) -> Result<Tensor> {
+        fn after_block(&self, _index: usize, _prefix: usize, tokens: Tensor) -> Result<Tensor> {
             Ok(tokens.slice(1, 0, 1)?)
         }
     }
@@ -346,7 +347,7 @@ fn the_attention_of_the_pooled_tokens_is_the_first_rows_of_the_last_map() {
 struct Counting(std::cell::RefCell<Vec<usize>>);
 
 impl AfterBlock for Counting {
-    fn after_block(&self, _index: usize, tokens: Tensor) -> Result<Tensor> {
+    fn after_block(&self, _index: usize, _prefix: usize, tokens: Tensor) -> Result<Tensor> {
         self.0.borrow_mut().push(tokens.shape()[1]);
         Ok(tokens)
     }

@@ -10,10 +10,12 @@ use super::position;
 use crate::backbone::Positions;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Misfit, Result};
-use crate::params::{Params, Role, Slot};
+use crate::params::{Params, Part, Role, Slot};
 
 /// The standard deviation of drawn weights, as in timm.
 const INIT_STD: f64 = 0.02;
+/// What layer scales begin with, as DINOv2's.
+const INIT_SCALE: f32 = 1e-5;
 
 /// Drawn as timm draws them: weights and embeddings from N(0, 0.02²) truncated at two standard deviations, biases
 /// zero, norms one.
@@ -23,6 +25,9 @@ pub(super) fn draw(config: &VitConfig, seed: Seed, device: &Device) -> Result<Pa
         let tensor = match role.slot() {
             Some(Slot::Bias) => Tensor::zeros(&shape, device)?,
             Some(Slot::Weight) if role.is_norm_affine() => Tensor::full(&shape, 1.0, device)?,
+            _ if matches!(role, Role::Block { part: Part::Scale1 | Part::Scale2, .. }) => {
+                Tensor::full(&shape, INIT_SCALE, device)?
+            }
             _ => {
                 let mut rng = seed.derive("vit/init", &[i as u64]);
                 let mut draw = || loop {
@@ -61,7 +66,8 @@ pub(super) fn take(
         {
             let other_size = weights.get(name).is_some_and(|array| array.shape != *shape);
             if let Some(array) = other_size.then(|| weights.remove(name)).flatten() {
-                let resampled = position::resample(&array, config.grid())?;
+                let prefix = config.variant.prefix_positions();
+                let resampled = position::resample(&array, prefix, config.grid())?;
                 // The name was just taken out, so it cannot be there twice.
                 drop(weights.insert(name.clone(), resampled));
             }

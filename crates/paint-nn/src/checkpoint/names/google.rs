@@ -89,5 +89,5 @@ fn head_part(index: usize, third: usize, leaf: &str, array: &Array) -> Result<Pl
         }
     };
     let name = format!("blocks.{index}.attn.qkv.{leaf}");
-    Ok(Placed { third: Some(third), num_heads: Some(heads), ..Placed::whole(name, array) })
+    Ok(Placed { part: Some((third, 3)), num_heads: Some(heads), ..Placed::whole(name, array) })
 }

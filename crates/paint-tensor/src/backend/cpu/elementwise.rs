@@ -48,6 +48,10 @@ pub(super) fn unary(op: Unary, x: &[f32], out: &mut [f32]) {
         Unary::Step => apply!(out, x, |x: f32| if x.is_nan() { x } else { f32::from(x > 0.0) }),
         Unary::Gelu => apply!(out, x, |x| math::gelu(x).0),
         Unary::GeluSlope => apply!(out, x, |x| math::gelu(x).1),
+        Unary::GeluTanh => apply!(out, x, |x| math::gelu_tanh(x).0),
+        Unary::GeluTanhSlope => apply!(out, x, |x| math::gelu_tanh(x).1),
+        Unary::Swish(rate) => apply!(out, x, |x| math::swish(x, rate).0),
+        Unary::SwishSlope(rate) => apply!(out, x, |x| math::swish(x, rate).1),
         Unary::Scale(factor) => apply!(out, x, |x| x * factor),
         Unary::AddScalar(term) => apply!(out, x, |x| x + term),
     }

@@ -60,6 +60,28 @@ pub(super) fn gelu(x: f32) -> (f32, f32) {
     (x * cdf, cdf + x * density)
 }
 
+/// `x σ(u)` and its derivative, for `u` and `du/dx`.
+#[inline(always)]
+fn gated(x: f32, u: f32, rise: f32) -> (f32, f32) {
+    let gate = 1.0 / (1.0 + exp(-u));
+    (x * gate, gate + x * gate * (1.0 - gate) * rise)
+}
+
+/// `x σ(r x)` and its derivative.
+#[inline(always)]
+pub(super) fn swish(x: f32, rate: f32) -> (f32, f32) {
+    gated(x, rate * x, rate)
+}
+
+/// `½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))`, as `x σ(2 ..)`, and its derivative.
+#[inline(always)]
+pub(super) fn gelu_tanh(x: f32) -> (f32, f32) {
+    const RATE: f32 = 1.595_769;
+    const CUBIC: f32 = 0.044_715;
+    let square = x * x;
+    gated(x, RATE * x * (1.0 + CUBIC * square), RATE * (1.0 + 3.0 * CUBIC * square))
+}
+
 /// The sum of [`LANES`] interleaved accumulators, pairwise.
 #[inline(always)]
 fn total(mut lanes: [f32; LANES]) -> f32 {

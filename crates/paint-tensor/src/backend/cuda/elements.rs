@@ -33,6 +33,10 @@ const GELU: Define = ("UNARY_GELU", 5);
 const GELU_SLOPE: Define = ("UNARY_GELU_SLOPE", 6);
 const SCALE: Define = ("UNARY_SCALE", 7);
 const ADD_SCALAR: Define = ("UNARY_ADD_SCALAR", 8);
+const GELU_TANH: Define = ("UNARY_GELU_TANH", 9);
+const GELU_TANH_SLOPE: Define = ("UNARY_GELU_TANH_SLOPE", 10);
+const SWISH: Define = ("UNARY_SWISH", 11);
+const SWISH_SLOPE: Define = ("UNARY_SWISH_SLOPE", 12);
 
 /// The number of a function of one argument, and the constant it takes.
 fn unary_code(op: Unary) -> (Define, f32) {
@@ -44,6 +48,10 @@ fn unary_code(op: Unary) -> (Define, f32) {
         Unary::Step => (STEP, 0.0),
         Unary::Gelu => (GELU, 0.0),
         Unary::GeluSlope => (GELU_SLOPE, 0.0),
+        Unary::GeluTanh => (GELU_TANH, 0.0),
+        Unary::GeluTanhSlope => (GELU_TANH_SLOPE, 0.0),
+        Unary::Swish(rate) => (SWISH, rate),
+        Unary::SwishSlope(rate) => (SWISH_SLOPE, rate),
         Unary::Scale(factor) => (SCALE, factor),
         Unary::AddScalar(term) => (ADD_SCALAR, term),
     }
@@ -61,7 +69,21 @@ pub(super) fn binary_code(op: Binary) -> Define {
 
 /// The numbers by which the kernels tell functions apart, under the names that they use.
 pub(super) fn function_codes() -> Vec<Define> {
-    let unary = [EXP, LOG, SQRT, RELU, STEP, GELU, GELU_SLOPE, SCALE, ADD_SCALAR];
+    let unary = [
+        EXP,
+        LOG,
+        SQRT,
+        RELU,
+        STEP,
+        GELU,
+        GELU_SLOPE,
+        SCALE,
+        ADD_SCALAR,
+        GELU_TANH,
+        GELU_TANH_SLOPE,
+        SWISH,
+        SWISH_SLOPE,
+    ];
     let binary = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div].map(binary_code);
     unary.into_iter().chain(binary).collect()
 }

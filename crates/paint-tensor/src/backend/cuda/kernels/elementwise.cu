@@ -6,6 +6,17 @@ __device__ __forceinline__ float normal_pdf(float x) { return 0.39894228f * expf
 // Finite where e^x overflows, as on the CPU; NaN stays NaN.
 __device__ __forceinline__ float finite_exp(float x) { return expf(x > 88.3f ? 88.3f : x); }
 
+// x σ(u) and its derivative, for u and du/dx.
+__device__ __forceinline__ float gated(float x, float u) { return x / (1.0f + finite_exp(-u)); }
+__device__ __forceinline__ float gated_slope(float x, float u, float rise) {
+    float gate = 1.0f / (1.0f + finite_exp(-u));
+    return gate + x * gate * (1.0f - gate) * rise;
+}
+
+// The argument of the sigmoid that is the tanh form of GELU, and its derivative.
+__device__ __forceinline__ float tanh_argument(float x) { return 1.5957691f * x * (1.0f + 0.044715f * x * x); }
+__device__ __forceinline__ float tanh_rise(float x) { return 1.5957691f * (1.0f + 0.134145f * x * x); }
+
 __device__ __forceinline__ float of_one(int op, float x, float argument) {
     switch (op) {
         case UNARY_EXP: return finite_exp(x);
@@ -15,6 +26,10 @@ __device__ __forceinline__ float of_one(int op, float x, float argument) {
         case UNARY_STEP: return x > 0.0f ? 1.0f : x != x ? x : 0.0f;
         case UNARY_GELU: return x * normal_cdf(x);
         case UNARY_GELU_SLOPE: return normal_cdf(x) + x * normal_pdf(x);
+        case UNARY_GELU_TANH: return gated(x, tanh_argument(x));
+        case UNARY_GELU_TANH_SLOPE: return gated_slope(x, tanh_argument(x), tanh_rise(x));
+        case UNARY_SWISH: return gated(x, argument * x);
+        case UNARY_SWISH_SLOPE: return gated_slope(x, argument * x, argument);
         case UNARY_SCALE: return x * argument;
         case UNARY_ADD_SCALAR:
         default: return x + argument;

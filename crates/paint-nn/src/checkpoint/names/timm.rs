@@ -1,0 +1,26 @@
+//! timm's own names, and those that older files and the authors' own code have in their place: `gamma_1` of DeiT III,
+//! `register_tokens` and `mlp.w12` of DINOv2.
+
+use super::{Array, Placed, block};
+
+pub(super) fn place(name: &str, array: Array) -> Placed {
+    match name {
+        "register_tokens" => return Placed::whole("reg_token", array),
+        "mask_token" => return Placed::dropped(name, "a token that only training uses"),
+        _ => {}
+    }
+    let renamed = name.strip_prefix("blocks.").and_then(|rest| {
+        let (index, rest) = block(rest, '.')?;
+        let rest = match rest {
+            "gamma_1" => "ls1.gamma",
+            "gamma_2" => "ls2.gamma",
+            "mlp.w12.weight" => "mlp.fc1.weight",
+            "mlp.w12.bias" => "mlp.fc1.bias",
+            "mlp.w3.weight" => "mlp.fc2.weight",
+            "mlp.w3.bias" => "mlp.fc2.bias",
+            _ => return None,
+        };
+        Some(format!("blocks.{index}.{rest}"))
+    });
+    Placed::whole(renamed.as_deref().unwrap_or(name), array)
+}
