@@ -1,5 +1,7 @@
 //! `paint inspect`: what a file of weights is, before anything is run with it.
 
+mod look;
+mod parts;
 mod text;
 
 use std::collections::BTreeMap;
@@ -14,14 +16,19 @@ use paint_tensor::Device;
 use serde::Serialize;
 
 use crate::output::{Output, told};
+use look::Look;
 use text::text;
 
 /// Show format, architecture, arrays, checksum and preprocessing of a file of weights
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The weights: safetensors, PyTorch .pt/.pth/.th, NumPy .npz/.npy
+    /// The weights: safetensors, PyTorch .pt/.pth/.th/.bin, NumPy .npz/.npy, an index of several files, or the folder of a
+    /// model
     file: PathBuf,
+    /// Also predict a few images of this folder, to see whether classes and preprocessing are right
+    #[arg(long, value_name = "FOLDER")]
+    images: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
@@ -29,7 +36,8 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   paint inspect model.safetensors
-  paint inspect model.pth --json";
+  paint inspect model.pth --json
+  paint inspect vit-base-patch16-224/ --images photographs/";
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -44,6 +52,12 @@ struct Report {
     /// The row of `paint list backbones` that runs these weights; none for a transformer of other sizes.
     backbone: Option<&'static str>,
     layer_norm_eps: Option<f32>,
+    /// What sets the network apart from a plain ViT, and what was assumed.
+    unusual: Vec<String>,
+    /// A command that runs these weights.
+    command: Option<String>,
+    /// What the network says of some images.
+    look: Option<Look>,
     /// Elements of all arrays but the running statistics of norms.
     parameters: usize,
     elements: usize,
@@ -70,7 +84,10 @@ struct SkippedRow {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let report = report(&args.file)?;
+    let mut report = report(&args.file)?;
+    if let Some(folder) = args.images.as_ref().filter(|_| report.problems.is_empty()) {
+        report.look = Some(look::look(&args.file, folder)?);
+    }
     args.output.print(&report, text)?;
     match report.problems.len() {
         0 => Ok(()),
@@ -81,6 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn report(file: &Path) -> anyhow::Result<Report> {
     let found = checkpoint::read(file)?;
+    let located = checkpoint::locate(file)?;
     let mut problems = Vec::new();
     let mut note = |error: checkpoint::Error| problems.push(error.to_string());
     let config = checkpoint::read_model_config(file).map_err(&mut note).unwrap_or_default();
@@ -88,7 +106,7 @@ fn report(file: &Path) -> anyhow::Result<Report> {
         checkpoint::read_preprocess(file, &PreprocessFlags::default()).map_err(&mut note).ok();
     let mut report = Report {
         file: file.to_owned(),
-        bytes: std::fs::metadata(file)?.len(),
+        bytes: std::fs::metadata(located)?.len(),
         sha256: checkpoint::sha256(file)?,
         format: found.format.to_string(),
         naming: None,
@@ -96,6 +114,9 @@ fn report(file: &Path) -> anyhow::Result<Report> {
         architecture_name: config.architecture.clone(),
         backbone: None,
         layer_norm_eps: config.layer_norm_eps,
+        unusual: Vec::new(),
+        command: None,
+        look: None,
         parameters: found
             .iter()
             .filter(|(name, _)| !is_statistic(name))
@@ -134,6 +155,9 @@ fn recognise(
 ) -> paint_run::Result<()> {
     let (convention, weights) = checkpoint::to_timm(found)?;
     report.naming = Some(convention.to_string());
+    let dropped = weights.skipped.iter().skip(report.skipped.len());
+    let dropped = dropped.map(|(name, what)| SkippedRow { name: name.clone(), what: what.clone() });
+    report.skipped.extend(dropped.collect::<Vec<_>>());
     let architecture = Architecture::detect(&weights, config)?;
     let preprocess = report.preprocess.clone().unwrap_or_else(|| stand_in(&architecture));
     report.architecture = Some(architecture);
@@ -147,7 +171,13 @@ fn recognise(
     };
     let network = network::build(weights, &about, &Device::cpu())?;
     report.backbone = network.row.map(|row| row.name);
-    report.layer_norm_eps = network.model.vit_config().map(|vit| vit.variant.norm_eps);
+    if let Some(vit) = network.model.vit_config() {
+        report.layer_norm_eps = Some(vit.variant.norm_eps);
+        report.unusual = parts::unusual(vit, report.architecture.as_ref());
+    }
+    let path = report.file.display();
+    report.command =
+        Some(format!("paint adapt --weights {path} --images FOLDER > predictions.csv"));
     Ok(())
 }
 
@@ -212,6 +242,16 @@ mod tests {
         let json = serde_json::to_value(&report).expect("a report is plain data");
         assert_eq!(json["architecture"]["family"], "vit");
         assert_eq!(json["architecture"]["num_heads_from"], "weights");
+    }
+
+    #[test]
+    fn what_is_unusual_is_told_and_a_command_runs_it() {
+        let report = fixture("huggingface/model.safetensors");
+        let text = text(&report);
+        assert!(text.contains("to run it       paint adapt --weights "), "{text}");
+        assert!(report.unusual.is_empty(), "{:?}", report.unusual);
+        let report = fixture("google.npz");
+        assert!(report.command.is_some());
     }
 
     #[test]

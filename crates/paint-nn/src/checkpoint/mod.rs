@@ -20,6 +20,7 @@ mod array;
 mod digest;
 mod error;
 pub(crate) mod foreign;
+mod located;
 mod model_config;
 mod names;
 mod narrow;
@@ -44,6 +45,7 @@ pub use architecture::{Architecture, HeadsFrom, ResnetSizes, VitSizes};
 pub use array::Array;
 pub use digest::sha256;
 pub use error::{Error, Result};
+pub use located::locate;
 pub use model_config::{ModelConfig, read_model_config};
 pub use names::{Convention, to_timm};
 pub use paint_files::{Dtype, Fault};
@@ -167,8 +169,14 @@ impl IntoIterator for Checkpoint {
 ///
 /// Arrays are read one at a time, so a large file takes little more memory than its arrays do as f32. A file that
 /// another program changes meanwhile gives an error or wrong numbers, and never ends the process.
+///
+/// A path may be a folder with weights in it, or an index of files of weights.
 pub fn read(path: impl AsRef<Path>) -> Result<Checkpoint> {
-    let path = path.as_ref();
+    let path = locate(path)?;
+    if located::is_index(&path) { located::read_index(&path) } else { read_file(&path) }
+}
+
+fn read_file(path: &Path) -> Result<Checkpoint> {
     check_regular(path)?;
     decode_source(&Source::open(path).map_err(|source| unreadable(source, path))?, path)
 }
@@ -212,6 +220,10 @@ fn decode_source(source: &Source, path: &Path) -> Result<Checkpoint> {
     .map_err(|fault| Error::Malformed { format, fault, path: path.to_owned() })
 }
 
+/// What turns any PyTorch model into a file that is read.
+const WAY_OUT: &str =
+    "save the model it was made from with safetensors.torch.save_file(model.state_dict(), FILE)";
+
 /// The format that the first bytes announce, or what they look like instead.
 fn sniff(bytes: &[u8], length: u64) -> std::result::Result<Format, String> {
     if bytes.starts_with(b"PK\x03\x04") {
@@ -229,6 +241,11 @@ fn sniff(bytes: &[u8], length: u64) -> std::result::Result<Format, String> {
     Err(match bytes {
         [] => "an empty file".to_owned(),
         [0x1f, 0x8b, ..] => "gzip; unpack it first".to_owned(),
+        // A graph begins with its version, a small number, and another field of text.
+        [0x08, 1..=0x1f, 0x12 | 0x1a | 0x22 | 0x2a | 0x32 | 0x3a, ..] => {
+            format!("an ONNX graph, whose weights have lost their names; {WAY_OUT}")
+        }
+        [0x89, b'H', b'D', b'F', ..] => format!("HDF5, as TensorFlow writes it; {WAY_OUT}"),
         _ if bytes.get(257..262) == Some(b"ustar") => {
             "a tar archive (PyTorch before 0.1.10, or packed files)".to_owned()
         }

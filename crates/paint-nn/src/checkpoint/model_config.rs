@@ -41,7 +41,9 @@ pub struct ModelConfig {
 
 /// Reads `config.json` and `preprocessor_config.json` beside a set of weights, as far as they are there.
 pub fn read_model_config(weights: impl AsRef<Path>) -> Result<ModelConfig> {
-    let folder = weights.as_ref().parent().unwrap_or(Path::new(""));
+    let weights = weights.as_ref();
+    let parent = || weights.parent().unwrap_or(Path::new(""));
+    let folder = if weights.is_dir() { weights } else { parent() };
     let mut config = ModelConfig::default();
     if let Some(json) = Json::open(folder.join(CONFIG))? {
         json.model_config(&mut config)?;

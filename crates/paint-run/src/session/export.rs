@@ -5,7 +5,7 @@ use std::path::Path;
 
 use paint_methods::State;
 use paint_nn::backbone::Backbone;
-use paint_nn::checkpoint::{Dtype, write_safetensors};
+use paint_nn::checkpoint::{self, Dtype, write_safetensors};
 use paint_nn::state::file::{self, Kind};
 use paint_tensor::{Device, Tensor};
 
@@ -117,7 +117,7 @@ fn describe(weights: &Path, out: &Path) -> Result<()> {
     if weights == Path::new(embedded::NAME) {
         return write_text(&beside, embedded::CONFIG);
     }
-    let from = weights.with_file_name("config.json");
+    let from = checkpoint::locate(weights)?.with_file_name("config.json");
     if !from.exists() {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use paint_nn::checkpoint::{Architecture, HeadsFrom, Preprocess};
 
 use super::Report;
+use super::look::{Look, Top};
 
 /// What is printed for people.
 pub(super) fn text(report: &Report) -> String {
@@ -36,6 +37,12 @@ pub(super) fn text(report: &Report) -> String {
         "preprocessing",
         report.preprocess.as_ref().map_or("unknown, see below".to_owned(), preprocessing),
     ));
+    for part in &report.unusual {
+        rows.push(("unusual", part.clone()));
+    }
+    if let Some(command) = report.command.as_ref().filter(|_| report.problems.is_empty()) {
+        rows.push(("to run it", command.clone()));
+    }
     // Strangers' text must not reach the terminal with its control characters.
     for (key, value) in &report.metadata {
         rows.push(("says of itself", format!("{}: {}", key.escape_debug(), value.escape_debug())));
@@ -54,12 +61,34 @@ pub(super) fn text(report: &Report) -> String {
     for problem in &report.problems {
         let _ = writeln!(out, "\nproblem: {problem}");
     }
+    if let Some(look) = &report.look {
+        out.push_str(&seen(look));
+    }
     let _ = writeln!(out);
     let names: Vec<String> =
         report.arrays.iter().map(|row| row.name.escape_debug().to_string()).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     for (name, row) in names.iter().zip(&report.arrays) {
         let _ = writeln!(out, "{name:width$}  {:<4}  {:?}", row.dtype, row.shape);
+    }
+    out
+}
+
+/// The first classes of each image, and what looks wrong about them.
+fn seen(look: &Look) -> String {
+    let mut out = String::from("\n");
+    for image in &look.images {
+        let class = |top: &Top| {
+            let name = top.name.as_deref().map_or(format!("class {}", top.class), str::to_owned);
+            format!("{} {:.2}", name.escape_debug(), top.probability)
+        };
+        let classes: Vec<String> = image.top.iter().map(class).collect();
+        let file = image.file.to_string_lossy();
+        let _ = writeln!(out, "{}: {}", file.escape_debug(), classes.join(", "));
+    }
+    let _ = writeln!(out, "mean probability of the first class: {:.2}", look.mean_probability);
+    for warning in &look.warnings {
+        let _ = writeln!(out, "warning: {warning}");
     }
     out
 }

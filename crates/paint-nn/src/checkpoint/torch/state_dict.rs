@@ -10,7 +10,7 @@ use super::super::{Checkpoint, Format};
 use super::pickle::{Heap, Node, Tensor, Value};
 
 /// Where trainers put the weights, most specific first.
-const USUAL_PLACES: [&str; 8] = [
+const USUAL_PLACES: [&str; 11] = [
     "state_dict",
     "model_state_dict",
     "model_state",
@@ -19,6 +19,9 @@ const USUAL_PLACES: [&str; 8] = [
     "network",
     "module",
     "weights",
+    "state_dict_ema",
+    "model_ema",
+    "ema",
 ];
 /// Tensors that are not weights.
 const NOT_WEIGHTS: [&str; 5] =
