@@ -146,7 +146,7 @@ fn what_is_no_file_is_refused_by_name() {
     let folder = Folder::with("folder", &[]);
     let error = read(&folder.0).unwrap_err().to_string();
     assert!(
-        error.contains("not a regular file") && error.contains("paint-config-folder"),
+        error.contains("folder without weights") && error.contains("paint-config-folder"),
         "{error}"
     );
     let error = read(folder.0.join("absent.pth")).unwrap_err().to_string();

@@ -49,5 +49,5 @@ impl Place {
 }
 
 /// The keys of a configuration that say where files are.
-pub(crate) const PLACES: [&str; 4] =
-    ["data.path", "model.weights", "probe.data.path", "source.path"];
+pub(crate) const PLACES: [&str; 5] =
+    ["data.path", "model.text_features", "model.weights", "probe.data.path", "source.path"];

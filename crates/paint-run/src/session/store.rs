@@ -137,5 +137,7 @@ impl Session {
 }
 
 pub(super) fn is_of_subject(key: &str) -> bool {
-    key.starts_with("method.") || key.starts_with("model.") && key != "model.weights"
+    // Where files are decides nothing: their hashes are compared.
+    let is_place = ["model.weights", "model.text_features"].contains(&key);
+    key.starts_with("method.") || key.starts_with("model.") && !is_place
 }
