@@ -5,7 +5,8 @@
 //! Takes the small files of `fixtures/checkpoints`, damages them and reads the result: bytes are flipped, cut,
 //! doubled, replaced by telling numbers and mixed with other files. Half of the archives are repacked with right
 //! checksums, so that the damage reaches the pickles and arrays inside. A panic or an allocation beyond the limit
-//! stops the run and leaves the input in a file; otherwise the last line counts what was run.
+//! stops the run and leaves the input in a file; otherwise the last line counts what was run. One input in sixteen is the
+//! index of a folder with weights in two files.
 
 #[path = "../../tests/checkpoint_hostile/archive.rs"]
 mod archive;
@@ -74,6 +75,38 @@ fn corpus(folder: &Path, files: &mut Vec<Vec<u8>>) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The first bytes of an ONNX graph, which is refused and so not in the corpus.
+const GRAPH: &[u8] = b"\x08\x08\x12\x07pytorch\x1a\x052.1.0\x22\x08backbone:\x42\x07";
+
+const INDEX: &str = r#"{"metadata": {"total_size": 24}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}"#;
+
+/// A folder with weights in two files, which is gone at the end.
+fn folder() -> Result<tempfile::TempDir, Error> {
+    let folder = tempfile::tempdir().map_err(|source| Error::Io {
+        action: "create",
+        source,
+        path: std::env::temp_dir(),
+    })?;
+    for (file, name) in [("one.safetensors", "a"), ("two.safetensors", "b")] {
+        let arrays = [(name, &[3_usize][..], &[1.0_f32, 2.0, 3.0][..])];
+        let path = folder.path().join(file);
+        checkpoint::write_safetensors(&path, arrays, checkpoint::Dtype::F32, &BTreeMap::new())?;
+    }
+    Ok(folder)
+}
+
+/// Reads a folder with this index.
+fn exercise_index(folder: &Path, index: &[u8]) -> &'static str {
+    let file = folder.join("model.safetensors.index.json");
+    if std::fs::write(file, index).is_err() {
+        return "index not written";
+    }
+    match checkpoint::read(folder) {
+        Ok(_) => "index read",
+        Err(_) => "index refused",
+    }
+}
+
 /// Everything that is done with a file before its arrays reach a model.
 fn exercise(bytes: &[u8]) -> &'static str {
     let found = match checkpoint::decode(bytes, Path::new("fuzzed")) {
@@ -102,6 +135,18 @@ fn main() -> ExitCode {
         eprintln!("{error}: {}", options.corpus.display());
         return ExitCode::FAILURE;
     }
+    let folder = match folder() {
+        Ok(folder) => folder,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    files.push(GRAPH.to_vec());
+    let mut indexes = mutate::Mutator::new(
+        vec![INDEX.into()],
+        Seed(options.seed).derive("fuzz_checkpoint/index", &[]),
+    );
     let mut mutator =
         mutate::Mutator::new(files, Seed(options.seed).derive("fuzz_checkpoint", &[]));
     println!(
@@ -116,9 +161,14 @@ fn main() -> ExitCode {
     let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
     let (mut executions, mut worst_ratio, mut slowest) = (0_u64, 0.0_f64, Duration::ZERO);
     while start.elapsed().as_secs() < options.seconds {
-        let input = mutator.next_input();
+        let is_index = executions % 16 == 15;
+        let input = if is_index { indexes.next_input() } else { mutator.next_input() };
         let begin = Instant::now();
-        let run = std::panic::catch_unwind(|| peak::peak_of(|| exercise(&input)));
+        let run = std::panic::catch_unwind(|| {
+            peak::peak_of(|| {
+                if is_index { exercise_index(folder.path(), &input) } else { exercise(&input) }
+            })
+        });
         slowest = slowest.max(begin.elapsed());
         executions += 1;
         let finding = match run {

@@ -4,8 +4,8 @@ use paint_rng::Rng;
 
 use super::archive::{Entry, zip};
 
-/// Numbers that tempt a reader: ends of ranges, pickle instructions, zip signatures.
-const TELLING: [&[u8]; 22] = [
+/// Numbers that tempt a reader: ends of ranges, pickle instructions, zip signatures, parts of paths and of JSON.
+const TELLING: [&[u8]; 25] = [
     &[0],
     &[1],
     &[0x7f],
@@ -28,6 +28,9 @@ const TELLING: [&[u8]; 22] = [
     b"b",
     b"18446744073709551615",
     b"cos\nsystem\n",
+    b"../",
+    b"{\"",
+    b"\\u0000",
 ];
 
 pub(crate) struct Mutator {

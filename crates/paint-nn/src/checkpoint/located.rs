@@ -12,7 +12,7 @@ use paint_files::{Fault, abridged};
 use serde::Deserialize;
 
 use super::error::{Error, Result};
-use super::{Checkpoint, Format, read_file, unreadable};
+use super::{Checkpoint, Format, check_regular, read_file, unreadable};
 
 /// The weights that publishers put into a folder, the first that is there.
 const FILES: [&str; 8] = [
@@ -87,6 +87,7 @@ pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
 
 impl Index {
     fn read(path: &Path) -> Result<Self> {
+        check_regular(path)?;
         let file = File::open(path).map_err(|source| unreadable(source, path))?;
         let mut text = Vec::new();
         file.take(LARGEST).read_to_end(&mut text).map_err(|source| unreadable(source, path))?;

@@ -4,6 +4,7 @@
 mod archive;
 mod containers;
 mod damage;
+mod index;
 mod memory;
 mod peak;
 mod pickles;
