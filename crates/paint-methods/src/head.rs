@@ -23,9 +23,7 @@ impl Head {
         model: &dyn Backbone,
         classes: Option<&[usize]>,
     ) -> Result<Self> {
-        if let Some(vit) = model.vit_config()
-            && vit.variant.head != HeadKind::Linear
-        {
+        if !is_linear(model) {
             let name = &model.spec().name;
             let why = format!(
                 "it needs one linear classifier, and {name} averages two or compares with text features"
@@ -55,12 +53,20 @@ impl Head {
     }
 }
 
+/// Whether logits are one linear map of features.
+fn is_linear(model: &dyn Backbone) -> bool {
+    model.vit_config().is_none_or(|vit| vit.variant.head == HeadKind::Linear)
+}
+
 /// The weight or bias of a network's linear classifier, of the classes that compete; none if it has no such classifier.
 pub(crate) fn parameter(
     model: &dyn Backbone,
     slot: Slot,
     classes: Option<&[usize]>,
 ) -> Result<Option<Tensor>> {
+    if !is_linear(model) {
+        return Ok(None);
+    }
     let param = model.params().iter().find(|param| param.role() == Role::Head(slot));
     let Some(value) = param.map(|param| param.tensor().detach()) else { return Ok(None) };
     Ok(Some(classes.map_or_else(|| Ok(value.clone()), |rows| value.gather(rows))?))

@@ -23,8 +23,7 @@
 //!   `threshold = 1`, `ε = 1e-5`, two views beside the image, a crop of 0.9. Covariances are whole for a transformer,
 //!   and by groups of 32 channels for a residual network (`group_size`).
 //! - `compared`: the authors compare the *class tokens* of a batch with statistics of *all tokens* of the source,
-//!   `cls`, the default; `tokens` compares all with all. A network without a class token always does
-//!   that.
+//!   `cls`, the default; `tokens` compares all with all. A network without a class token always does that.
 //! - Roots come from eigenvalues, as the authors', in double precision on the CPU. That takes `O(C³)` for each block
 //!   and view of a batch; for a wide network `group_size = 64` is the remedy.
 //! - The source's covariance is that of all rows; the authors add up those of batches around their own means.
