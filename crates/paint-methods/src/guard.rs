@@ -11,7 +11,8 @@
 //!    a stream sorted by class raises no alarm.
 //! 4. Where they say that the model is broken, the method goes back to its last good snapshot; where that happens again
 //!    and again, it is frozen for a while and starts again.
-//! 5. The answer to a step is the adapted model's, unless the step was undone. In two cases it has to be earned:
+//! 5. The answer to a step is the adapted model's, unless the step was undone or the estimate (below) of the last steps
+//!    is clearly lower than the frozen model's. In two cases it has to be earned:
 //!    while the frozen model's predictions come in runs of one class (`stream/prior.rs`), or are of few classes with
 //!    no estimated gain; and where images are predicted without a step. Then the frozen model answers unless the
 //!    adapted one has gained enough by its estimate, in the last steps and on the batch itself; and even so where the
@@ -21,7 +22,7 @@
 //! The estimated accuracy of both models (`estimate.rs`) has a say in that, and in one more question: where most of
 //! what the frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?
 //!
-//! A method that [takes any stream](Method::takes_any_stream) may see one class at a time and correct for it: for
+//! A method that [corrects for the classes that come](Method::corrects_for_classes) may see one class at a time: for
 //! such a method points 1, 3 and 5 are left out.
 
 mod config;
@@ -143,7 +144,7 @@ impl Guard {
                     self.judge.follow(estimate);
                 }
                 let in_runs = self.judge.in_runs(gains);
-                let is_kept = in_runs && !self.judge.has_gain();
+                let is_kept = self.judge.has_loss() || in_runs && !self.judge.has_gain();
                 if harm.is_none() && !self.watch.is_fresh() && !is_kept {
                     let mut kept = 0;
                     if in_runs {
@@ -257,6 +258,10 @@ impl Method for Guard {
 
     fn takes_any_stream(&self) -> bool {
         self.inner.takes_any_stream()
+    }
+
+    fn corrects_for_classes(&self) -> bool {
+        self.inner.corrects_for_classes()
     }
 
     fn guard(&self) -> Option<&Report> {

@@ -79,6 +79,11 @@ pub trait Method: Send {
     fn takes_any_stream(&self) -> bool {
         false
     }
+    /// Whether predictions are corrected for the classes that come, so that a [`Guard`](crate::guard::Guard) lets runs
+    /// of one class pass.
+    fn corrects_for_classes(&self) -> bool {
+        false
+    }
     /// What a guard did about the last step, for methods under one.
     fn guard(&self) -> Option<&Report> {
         None

@@ -24,6 +24,8 @@ pub struct Config {
     /// The estimated gain in accuracy, over the last steps and on the batch itself, from which the adapted model
     /// answers where classes come in runs or images are predicted without a step; -1 asks for none. Default: 0.03.
     pub gain: f64,
+    /// The estimated loss over the last steps beyond which the frozen model answers. Default: 0.04.
+    pub worse: f64,
     /// The largest such share before a step that raised no estimate is undone. Default: 0.5.
     pub broken: f64,
     /// The largest share of one class, to the frozen model, in a batch that is learnt from. Default: 0.8.
@@ -45,6 +47,7 @@ impl Default for Config {
             sure_in_runs: 0.5,
             differ: 0.15,
             gain: 0.03,
+            worse: 0.04,
             broken: 0.5,
             one_class: 0.8,
             jump: 10.0,
@@ -62,6 +65,7 @@ impl Config {
             (is_share(self.sure), "sure must lie in [0, 1]"),
             (is_share(self.differ), "differ must lie in [0, 1]"),
             ((-1.0..=1.0).contains(&self.gain), "gain must lie in [-1, 1]"),
+            (is_share(self.worse), "worse must lie in [0, 1]"),
             (is_share(self.sure_in_runs), "sure_in_runs must lie in [0, 1]"),
             (is_share(self.broken), "broken must lie in [0, 1]"),
             (is_share(self.one_class), "one_class must lie in [0, 1]"),

@@ -31,8 +31,8 @@ pub(super) struct Judge {
     pub(super) config: Config,
     /// Whether the method corrects for runs of one class itself.
     pub(super) is_own: bool,
-    /// Whether it trains parameters.
-    pub(super) learns: bool,
+    /// Whether its confidence may outgrow its accuracy, so that its gain counts in part.
+    pub(super) is_discounted: bool,
     /// Of the frozen model's predictions.
     pub(super) runs: Correlation,
     /// The running gain in estimated accuracy over the steps that were learnt.
@@ -50,8 +50,8 @@ impl Judge {
             frozen: args.frozen_model().into(),
             classes,
             config,
-            is_own: method.takes_any_stream(),
-            learns: !method.trainable().is_empty(),
+            is_own: method.corrects_for_classes(),
+            is_discounted: !method.corrects_for_classes() || !method.trainable().is_empty(),
             runs,
             gain: 0.0,
         }
@@ -108,14 +108,21 @@ impl Judge {
             };
             let source = of(frozen, frozen.entropy, 1.0);
             let (strength, believed) =
-                if self.learns { (adapted.sharpness(frozen), BELIEVED) } else { (1.0, 1.0) };
-            [source, source + believed * (of(adapted, entropy, strength) - source)]
+                if self.is_discounted { (adapted.sharpness(frozen), BELIEVED) } else { (1.0, 1.0) };
+            let changed = frozen.changed(adapted);
+            let gain = (of(adapted, entropy, strength) - source).clamp(-changed, changed);
+            [source, source + believed * gain]
         }))
     }
 
     /// Whether the last steps gained enough.
     pub(super) fn has_gain(&self) -> bool {
         self.is_own || self.gain >= self.config.gain
+    }
+
+    /// Whether the last steps lost so much that the frozen model answers.
+    pub(super) fn has_loss(&self) -> bool {
+        !self.is_own && self.gain < -self.config.worse
     }
 
     /// Follows the gain of a step that was learnt.

@@ -78,6 +78,13 @@ impl View {
         &self.predicted
     }
 
+    /// The share of images that another model gives another class.
+    pub(super) fn changed(&self, other: &Self) -> f64 {
+        let pairs = self.predicted.iter().zip(&other.predicted);
+        pairs.filter(|(ours, theirs)| ours != theirs).count() as f64
+            / self.predicted.len().max(1) as f64
+    }
+
     /// The ratio of the spreads of these logits and another model's.
     pub(super) fn sharpness(&self, other: &Self) -> f32 {
         (self.spread / other.spread.max(1e-6)) as f32

@@ -376,4 +376,8 @@ impl Method for Keel {
     fn takes_any_stream(&self) -> bool {
         true
     }
+
+    fn corrects_for_classes(&self) -> bool {
+        true
+    }
 }
