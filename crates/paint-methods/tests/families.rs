@@ -1,4 +1,4 @@
-//! What every method promises, on every relative of the ViT: it keeps the promises or refuses the network with the reason.
+//! What every method promises, on every relative of the ViT and on ConvNeXt: it keeps the promises or refuses the network with the reason.
 //! `contract.rs` has the whole contract on the plain ViT, with every preset.
 
 #![expect(clippy::unwrap_used, reason = "a method that cannot be built or run breaks its contract")]
@@ -7,10 +7,13 @@
 mod tiny_vit;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use paint_methods::{BuildArgs, METHODS, Method, MethodEntry, SourceData};
-use paint_nn::backbone::vit::{HeadKind, Positioned, Variant, Vit, VitConfig};
-use paint_nn::checkpoint::{Activation, GlobalPool};
+use paint_methods::{BuildArgs, METHODS, Method, MethodEntry, Networks, SourceData};
+use paint_nn::backbone::convnext::ConvnextConfig;
+use paint_nn::backbone::vit::{HeadKind, Positioned, Variant, VitConfig};
+use paint_nn::backbone::{Backbone, BuildOptions, Weights};
+use paint_nn::checkpoint::{self, Activation, Checkpoint, GlobalPool, Preprocess};
 use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
 use toml::{Table, toml};
@@ -18,8 +21,8 @@ use toml::{Table, toml};
 const PLAIN: Variant = Variant::PLAIN;
 const CLASSES: usize = tiny_vit::CONFIG.num_classes;
 
-/// One network per part that a family adds.
-fn families() -> [(&'static str, Variant); 7] {
+/// One network per part that a family adds, and a ConvNeXt.
+fn families() -> Vec<(&'static str, Box<dyn Backbone>)> {
     let dinov2 = Variant { layer_scale: true, positioned: Positioned::Patches, ..PLAIN };
     let clip = Variant {
         norm_pre: true,
@@ -37,7 +40,7 @@ fn families() -> [(&'static str, Variant); 7] {
     let distilled = Variant { head: HeadKind::Distilled, positioned: Positioned::All, ..PLAIN };
     let zero_shot = HeadKind::Cosine { width: 6, projected: true };
     let both = Variant { global_pool: GlobalPool::TokenAvg, gated: true, ..dinov2 };
-    [
+    let vits = [
         ("distilled DeiT", distilled),
         ("DINOv2 with registers", Variant { reg_tokens: 3, ..dinov2 }),
         ("DINOv2, two vectors", both),
@@ -45,16 +48,21 @@ fn families() -> [(&'static str, Variant); 7] {
         ("CLIP, zero-shot", Variant { head: zero_shot, ..clip }),
         ("SigLIP", siglip),
         ("mean with fc_norm", Variant { global_pool: GlobalPool::Avg, fc_norm: true, ..PLAIN }),
-    ]
+    ];
+    let vits = vits.into_iter().map(|(family, variant)| (family, vit(variant)));
+    vits.chain([("ConvNeXt", convnext())]).collect()
 }
 
-/// Why a method refuses a family; the README says the same.
-fn refusal(method: &str, variant: &Variant) -> Option<&'static str> {
-    if !["gain", "neo", "t3a", "zerosiam"].contains(&method) {
+/// Why a method refuses a network; the README says the same.
+fn refusal(entry: &MethodEntry, model: &dyn Backbone) -> Option<&'static str> {
+    let Some(vit) = model.vit_config() else {
+        return (entry.runs_on == Networks::Transformers).then_some("of a vision transformer");
+    };
+    if !["gain", "neo", "t3a", "zerosiam"].contains(&entry.name) {
         return None;
     }
-    match variant.head {
-        HeadKind::Linear if variant.global_pool == GlobalPool::TokenAvg => {
+    match vit.variant.head {
+        HeadKind::Linear if vit.variant.global_pool == GlobalPool::TokenAvg => {
             Some("the classifier reads 32 channels, the features have 16")
         }
         HeadKind::Linear => None,
@@ -63,7 +71,7 @@ fn refusal(method: &str, variant: &Variant) -> Option<&'static str> {
 }
 
 /// Four blocks, as SAR leaves the last three alone.
-fn model(variant: Variant) -> Vit {
+fn vit(variant: Variant) -> Box<dyn Backbone> {
     let config = VitConfig { variant, depth: 4, ..tiny_vit::CONFIG };
     let mut larger = vec![("head.weight", 25.0), ("patch_embed.proj.weight", 10.0)];
     let scales = ["blocks.0.ls1.gamma", "blocks.0.ls2.gamma", "blocks.3.ls1.gamma"];
@@ -73,13 +81,32 @@ fn model(variant: Variant) -> Vit {
     if variant.global_pool == GlobalPool::Map {
         larger.extend([("attn_pool.proj.weight", 25.0), ("attn_pool.mlp.fc2.weight", 25.0)]);
     }
-    tiny_vit::build(config, 3, &larger, &Device::cpu())
+    Box::new(tiny_vit::build(config, 3, &larger, &Device::cpu()))
 }
 
-fn images(seed: u64, b: usize) -> Tensor {
+/// The network of a golden file; the scales of a drawn one are so small that its blocks do nothing.
+fn convnext() -> Box<dyn Backbone> {
+    let path = "../../fixtures/families/timm_convnext.safetensors";
+    let golden = checkpoint::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let mut weights = Checkpoint::new(golden.format);
+    for (name, array) in golden {
+        if let Some(name) = name.strip_prefix("param.") {
+            weights.insert(name.to_owned(), array).unwrap();
+        }
+    }
+    let config = ConvnextConfig { depths: [1, 2, 1, 1], dims: [4, 6, 8, 10], num_classes: CLASSES };
+    let options = BuildOptions {
+        preprocess: Some(Preprocess::usual([32, 48])),
+        ..BuildOptions::new(&Device::cpu())
+    };
+    Box::new(config.build("convnext", Weights::Checkpoint(weights), &options).unwrap())
+}
+
+fn images(model: &dyn Backbone, seed: u64, b: usize) -> Tensor {
     let mut rng = Seed(seed).derive("families/images", &[]);
-    let data = (0..b * 3 * 8 * 12).map(|_| rng.uniform() as f32).collect();
-    Tensor::from_vec(data, [b, 3, 8, 12], &Device::cpu()).unwrap()
+    let [height, width] = model.spec().image_size;
+    let data = (0..b * 3 * height * width).map(|_| rng.uniform() as f32).collect();
+    Tensor::from_vec(data, [b, 3, height, width], &Device::cpu()).unwrap()
 }
 
 /// What a tiny drawn model needs to learn at all.
@@ -97,12 +124,12 @@ fn settings(name: &str) -> Table {
 
 fn build(
     entry: &MethodEntry,
-    model: &Vit,
+    model: &dyn Backbone,
     classes: Option<&[usize]>,
 ) -> Result<Box<dyn Method>, String> {
-    let source = images(77, 9).scale(0.4).unwrap();
-    let labels =
-        [0, 1, 2, 3, 4, 0, 1, 2, 3].map(|label| label % classes.map_or(CLASSES, <[_]>::len));
+    let source = images(model, 77, 9).scale(0.4).unwrap();
+    let count = classes.map_or(CLASSES, <[_]>::len);
+    let labels = [0, 1, 2, 3, 4, 0, 1, 2, 3].map(|label| label % count);
     let source = Some(SourceData { images: &source, labels: Some(&labels) });
     let args = BuildArgs { source, classes, ..BuildArgs::new(model, Seed(1)) };
     entry.build(&args, &settings(entry.name)).map_err(|error| error.to_string())
@@ -118,30 +145,27 @@ fn state(method: &dyn Method) -> (BTreeMap<String, Vec<u32>>, BTreeMap<String, u
     (tensors.collect(), state.counters)
 }
 
-/// Whole batches and a last one of a single image.
-fn steps(method: &mut dyn Method) -> Vec<Vec<u32>> {
+/// Two whole batches and a last one of a single image.
+fn steps(method: &mut dyn Method, model: &dyn Backbone) -> Vec<Vec<u32>> {
     let batches = [(0, 5), (1, 5), (2, 1)];
-    batches.map(|(seed, b)| bits(&method.step(&images(seed, b)).unwrap().logits)).into()
+    batches.map(|(seed, b)| bits(&method.step(&images(model, seed, b)).unwrap().logits)).into()
 }
 
-/// Runs `check` for every method and every family that it does not refuse.
-fn for_each(check: impl Fn(&str, &dyn Fn() -> Box<dyn Method>)) {
-    for entry in METHODS {
-        for (family, variant) in families() {
-            if refusal(entry.name, &variant).is_none() {
-                let what = format!("{} on {family}", entry.name);
-                check(&what, &|| build(entry, &model(variant), None).unwrap());
-            }
+/// Runs `check` for every method and every network that it does not refuse.
+fn for_each(check: impl Fn(&str, &MethodEntry, &dyn Backbone)) {
+    for (family, model) in families() {
+        for entry in METHODS.iter().filter(|entry| refusal(entry, &*model).is_none()) {
+            check(&format!("{} on {family}", entry.name), entry, &*model);
         }
     }
 }
 
 #[test]
-fn a_classifier_that_a_method_cannot_work_with_is_refused_with_the_reason() {
-    for entry in METHODS {
-        for (family, variant) in families() {
-            let found = build(entry, &model(variant), None).err();
-            match (refusal(entry.name, &variant), &found) {
+fn a_network_that_a_method_cannot_work_with_is_refused_with_the_reason() {
+    for (family, model) in families() {
+        for entry in METHODS {
+            let found = build(entry, &*model, None).err();
+            match (refusal(entry, &*model), &found) {
                 (None, None) => {}
                 (Some(why), Some(found)) if found.contains(why) => {}
                 (expected, _) => panic!("{} on {family}: {found:?}, not {expected:?}", entry.name),
@@ -152,24 +176,25 @@ fn a_classifier_that_a_method_cannot_work_with_is_refused_with_the_reason() {
 
 #[test]
 fn logits_are_finite_and_reset_restores_every_bit() {
-    for_each(|what, build| {
-        let mut method = build();
+    for_each(|what, entry, model| {
+        let mut method = build(entry, model, None).unwrap();
         let fresh = state(&*method);
-        let first = steps(&mut *method);
+        let first = steps(&mut *method, model);
         assert_eq!(first.concat().len(), 11 * CLASSES, "{what}");
         assert!(first.concat().iter().all(|logit| f32::from_bits(*logit).is_finite()), "{what}");
         method.reset().unwrap();
         assert_eq!(state(&*method), fresh, "{what}");
-        assert_eq!(steps(&mut *method), first, "{what}");
+        assert_eq!(steps(&mut *method, model), first, "{what}");
     });
 }
 
 #[test]
 fn a_loaded_state_predicts_and_continues_with_the_same_bits() {
-    for_each(|what, build| {
-        let mut method = build();
+    for_each(|what, entry, model| {
+        let images = |seed, b| images(model, seed, b);
+        let mut method = build(entry, model, None).unwrap();
         method.step(&images(0, 5)).unwrap();
-        let mut other = build();
+        let mut other = build(entry, model, None).unwrap();
         other.load(&method.save().unwrap()).unwrap();
         let before = state(&*method);
         let [a, b] = [&method, &other].map(|method| bits(&method.predict(&images(9, 2)).unwrap()));
@@ -183,10 +208,11 @@ fn a_loaded_state_predicts_and_continues_with_the_same_bits() {
 
 #[test]
 fn images_that_are_not_finite_are_refused_and_change_nothing() {
-    for_each(|what, build| {
-        let mut method = build();
+    for_each(|what, entry, model| {
+        let mut method = build(entry, model, None).unwrap();
         let before = state(&*method);
-        let nothing = Tensor::full([2, 3, 8, 12], f32::NAN, &Device::cpu()).unwrap();
+        let [height, width] = model.spec().image_size;
+        let nothing = Tensor::full([2, 3, height, width], f32::NAN, &Device::cpu()).unwrap();
         assert!(method.step(&nothing).is_err(), "{what}");
         assert_eq!(state(&*method), before, "{what}");
     });
@@ -194,27 +220,22 @@ fn images_that_are_not_finite_are_refused_and_change_nothing() {
 
 #[test]
 fn only_the_classes_that_were_asked_for_compete() {
-    let classes = [4, 0, 2];
-    for entry in METHODS {
-        for (family, variant) in families() {
-            if refusal(entry.name, &variant).is_none() {
-                let mut method = build(entry, &model(variant), Some(&classes)).unwrap();
-                let logits = method.step(&images(0, 5)).unwrap().logits;
-                assert_eq!(logits.shape(), [5, 3], "{} on {family}", entry.name);
-            }
-        }
-    }
+    for_each(|what, entry, model| {
+        let mut method = build(entry, model, Some(&[4, 0, 2])).unwrap();
+        let logits = method.step(&images(model, 0, 5)).unwrap().logits;
+        assert_eq!(logits.shape(), [5, 3], "{what}");
+    });
 }
 
 #[test]
 fn what_learns_changes_something_in_every_family() {
-    for name in ["tent", "paint", "cotta"] {
-        let entry = METHODS.iter().find(|entry| entry.name == name).unwrap();
-        for (family, variant) in families() {
-            let mut method = build(entry, &model(variant), None).unwrap();
-            let before = bits(&method.predict(&images(9, 2)).unwrap());
-            steps(&mut *method);
-            assert_ne!(bits(&method.predict(&images(9, 2)).unwrap()), before, "{name} on {family}");
+    for_each(|what, entry, model| {
+        if !["tent", "paint", "cotta"].contains(&entry.name) {
+            return;
         }
-    }
+        let mut method = build(entry, model, None).unwrap();
+        let before = bits(&method.predict(&images(model, 9, 2)).unwrap());
+        steps(&mut *method, model);
+        assert_ne!(bits(&method.predict(&images(model, 9, 2)).unwrap()), before, "{what}");
+    });
 }

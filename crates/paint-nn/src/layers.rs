@@ -96,6 +96,11 @@ impl LayerNorm {
         })
     }
 
+    /// The norm at known places.
+    pub(crate) fn at(weight: ParamId, bias: ParamId, eps: f32) -> Self {
+        Self { weight, bias, eps }
+    }
+
     /// Shape kept.
     pub(crate) fn forward(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
         Ok(x.layer_norm(&params[self.weight], &params[self.bias], self.eps)?)

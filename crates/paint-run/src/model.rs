@@ -82,10 +82,12 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
     // What every published transformer has goes without saying.
     let unusual = |vit: &&VitConfig| vit.num_heads * 64 != vit.embed_dim;
     config.num_heads = model.vit_config().filter(unusual).map(|vit| vit.num_heads);
-    let traits = model.vit_config().map(|vit| vit.variant.unusual()).unwrap_or_default();
-    config.layer_norm_eps = traits.layer_norm_eps;
-    config.activation = traits.activation;
-    config.global_pool = traits.global_pool;
+    if let Some(vit) = model.vit_config() {
+        let traits = vit.variant.unusual();
+        config.layer_norm_eps = traits.layer_norm_eps;
+        config.activation = traits.activation;
+        config.global_pool = traits.global_pool;
+    }
     Ok(model)
 }
 

@@ -4,6 +4,7 @@
 //! `[0, 1]`: mean and standard deviation are applied inside, because they belong to the weights.
 
 pub mod cifar_resnet;
+pub mod convnext;
 mod input;
 pub mod residual;
 pub mod resnet;
@@ -24,7 +25,7 @@ use paint_settings::choice;
 use paint_tensor::{Device, Gradients, Moments, Tensor};
 
 use crate::checkpoint::{Checkpoint, Preprocess, Traits};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::params::Params;
 use vit::VitConfig;
 
@@ -141,6 +142,38 @@ pub struct Request<'a> {
     pub last_block: LastBlock,
     /// What sees, and may replace, what each block gives.
     pub after_block: Option<&'a dyn AfterBlock>,
+}
+
+impl Request<'_> {
+    /// Refuses what only a transformer has, for a convolutional network.
+    fn refuse_tokens(&self, network: &str) -> Result<()> {
+        for (what, asked) in [
+            ("prompt tokens", self.prompt.is_some()),
+            ("kept patches", self.patches.is_some()),
+            ("attention maps", self.attention != Attention::Omit),
+            ("scaled branches", !self.branches.is_empty()),
+        ] {
+            if asked {
+                return Err(Error::Argument {
+                    what,
+                    expected: "a vision transformer, a convolutional network has none".into(),
+                    got: network.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a hook makes of the images `[B, C, H, W]` that a block of a convolutional network gave.
+fn seen_by(hook: &dyn AfterBlock, index: usize, images: Tensor) -> Result<Tensor> {
+    let expected = images.shape().to_vec();
+    let images = hook.after_block(index, 0, images)?;
+    if images.shape() == expected {
+        return Ok(images);
+    }
+    let (what, got) = ("images after a block".into(), images.shape().to_vec());
+    Err(Error::Shape { what, expected, got })
 }
 
 /// One block's attention.

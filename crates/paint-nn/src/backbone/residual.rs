@@ -15,11 +15,9 @@ use std::collections::BTreeMap;
 use paint_tensor::{BnMode, Tensor};
 
 use super::input::{Input, preprocess};
-use super::{
-    Attention, Backbone, BuildOptions, Features, Request, Sizes, Spec, Statistics, Weights,
-};
+use super::{Backbone, BuildOptions, Features, Request, Sizes, Spec, Statistics, Weights};
 use crate::checkpoint::{Checkpoint, Format};
-use crate::error::{Error, Misfit, Result};
+use crate::error::{Misfit, Result};
 use crate::layers::{BatchNorm, ChannelNorm, Conv, Linear, NormPass};
 use crate::params::{Params, Part, Role, Slot};
 
@@ -187,20 +185,7 @@ impl Backbone for ResidualNet {
     }
 
     fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {
-        for (what, asked) in [
-            ("prompt tokens", request.prompt.is_some()),
-            ("kept patches", request.patches.is_some()),
-            ("attention maps", request.attention != Attention::Omit),
-            ("scaled branches", !request.branches.is_empty()),
-        ] {
-            if asked {
-                return Err(Error::Argument {
-                    what,
-                    expected: "a vision transformer, a convolutional network has none".into(),
-                    got: self.spec.name.clone(),
-                });
-            }
-        }
+        request.refuse_tokens(&self.spec.name)?;
         let (params, parts) = (&self.params, &self.parts);
         let seen = (request.statistics == Statistics::Keep).then(Default::default);
         let pass = &NormPass { mode: self.batch_norm, seen };
@@ -214,12 +199,7 @@ impl Backbone for ResidualNet {
         for (index, block) in parts.stages.iter().flatten().enumerate() {
             x = block.forward(params, &x, pass)?;
             if let Some(hook) = request.after_block {
-                let expected = x.shape().to_vec();
-                x = hook.after_block(index, 0, x)?;
-                if x.shape() != expected {
-                    let (what, got) = ("images after a block".into(), x.shape().to_vec());
-                    return Err(Error::Shape { what, expected, got });
-                }
+                x = super::seen_by(hook, index, x)?;
             }
         }
         if let Some(norm) = &parts.final_norm {

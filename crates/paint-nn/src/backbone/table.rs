@@ -1,6 +1,7 @@
 //! The table of networks.
 
 use super::cifar_resnet::CifarResnetConfig;
+use super::convnext::{self, ConvnextConfig};
 use super::residual;
 use super::resnet::{ResnetConfig, StrideIn};
 use super::vit::{self, Vit, VitConfig};
@@ -97,6 +98,22 @@ macro_rules! cnn {
     };
 }
 
+/// A row whose model is a ConvNeXt of the given sizes.
+macro_rules! convnext {
+    ($name:literal, $summary:literal, $config:expr) => {
+        BackboneEntry {
+            name: $name,
+            summary: $summary,
+            family: Family::Convolutional,
+            build: |name, weights, options| {
+                Ok(Box::new($config.build(name, weights, options)?) as Box<dyn Backbone>)
+            },
+            misfit: |weights| convnext::misfit(&$config, weights),
+            sizes: || convnext::sizes(&$config),
+        }
+    };
+}
+
 /// Every backbone, by name.
 pub const BACKBONES: &[BackboneEntry] = &[
     vit!(
@@ -171,6 +188,9 @@ pub const BACKBONES: &[BackboneEntry] = &[
         WideResnetConfig::wrn_28_10()
     ),
     cnn!("wide_resnet40_2", "WideResNet-40-2, 32x32 images", WideResnetConfig::wrn_40_2()),
+    convnext!("convnext_tiny", "ConvNeXt-Tiny, 224x224 images", ConvnextConfig::tiny()),
+    convnext!("convnext_small", "ConvNeXt-Small, 224x224 images", ConvnextConfig::small()),
+    convnext!("convnext_base", "ConvNeXt-Base, 224x224 images", ConvnextConfig::base()),
 ];
 
 /// The row of a name.

@@ -20,6 +20,8 @@ pub enum Architecture {
     Vit(VitSizes),
     /// A residual network.
     Resnet(ResnetSizes),
+    /// A ConvNeXt.
+    Convnext(ConvnextSizes),
     /// A known network that is not built here.
     Foreign {
         /// What it is.
@@ -79,15 +81,29 @@ pub struct ResnetSizes {
     pub num_classes: usize,
 }
 
+/// The sizes of a ConvNeXt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConvnextSizes {
+    /// Blocks of each stage.
+    pub depths: [usize; 4],
+    /// Channels of each stage.
+    pub dims: [usize; 4],
+    /// Number of classes; none without a head.
+    pub num_classes: Option<usize>,
+}
+
 impl Architecture {
-    /// Finds the network of a checkpoint with timm names (see [`to_timm`](super::to_timm)). A ViT whose arrays
-    /// contradict each other is an error; a network that is not known is not.
+    /// Finds the network of a checkpoint with timm names (see [`to_timm`](super::to_timm)). A ViT or ConvNeXt
+    /// whose arrays contradict each other is an error; a network that is not known is not.
     pub fn detect(checkpoint: &Checkpoint, config: &ModelConfig) -> Result<Self> {
         if let Some(network) = foreign::network(checkpoint.iter().map(|(name, _)| name)) {
             return Ok(Self::Foreign { network });
         }
         if checkpoint.get("patch_embed.proj.weight").is_some() {
             return vit(checkpoint, config).map(Self::Vit).map_err(Error::Architecture);
+        }
+        if checkpoint.get("stages.0.blocks.0.conv_dw.weight").is_some() {
+            return convnext(checkpoint).map(Self::Convnext).map_err(Error::Architecture);
         }
         Ok(resnet(checkpoint).map_or(Self::Unknown, Self::Resnet))
     }
@@ -195,6 +211,21 @@ fn expect(name: &str, what: &str, expected: usize, found: usize) -> std::result:
     } else {
         Err(Fault::invalid(what, expected.to_string(), found).in_array(name))
     }
+}
+
+fn convnext(checkpoint: &Checkpoint) -> std::result::Result<ConvnextSizes, Fault> {
+    let (mut depths, mut dims) = ([0; 4], [0; 4]);
+    for stage in 0..4 {
+        let name = |block: usize| format!("stages.{stage}.blocks.{block}.conv_dw.weight");
+        [dims[stage], _, _, _] = shape(checkpoint, &name(0), "[C, 1, 7, 7]")?;
+        depths[stage] = (0..checkpoint.len())
+            .take_while(|block| checkpoint.get(&name(*block)).is_some())
+            .count();
+    }
+    let head = checkpoint.get("head.fc.weight").is_some();
+    let classes = || shape(checkpoint, "head.fc.weight", "[classes, C]");
+    let num_classes = head.then(classes).transpose()?.map(|[classes, _]: [usize; 2]| classes);
+    Ok(ConvnextSizes { depths, dims, num_classes })
 }
 
 /// A stem `conv1`, stages `layer1`, `layer2`, ... and one final linear layer, as in torchvision and its CIFAR

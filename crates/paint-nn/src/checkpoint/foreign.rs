@@ -19,11 +19,8 @@ const NETWORKS: [Sign; 6] = [
         },
     },
     Sign {
-        words: "a ConvNeXt",
-        is: |name| {
-            name.starts_with("stages.") && (name.contains(".conv_dw.") || name.contains(".dwconv."))
-                || name.starts_with("convnext.")
-        },
+        words: "a ConvNeXt V2 (norms of responses)",
+        is: |name| name.contains(".grn.") || name.starts_with("convnextv2."),
     },
     Sign { words: "an MLP-Mixer", is: |name| name.contains(".mlp_tokens.") },
     Sign { words: "an EfficientNet or MobileNet", is: |name| name == "conv_stem.weight" },
@@ -125,8 +122,8 @@ mod tests {
         for (name, word) in [
             ("layers.0.blocks.0.attn.relative_position_bias_table", "Swin"),
             ("swin.encoder.layers.0.blocks.0.layernorm_before.weight", "Swin"),
-            ("convnext.embeddings.patch_embeddings.weight", "ConvNeXt"),
-            ("stages.0.blocks.0.conv_dw.weight", "ConvNeXt"),
+            ("convnextv2.embeddings.patch_embeddings.weight", "ConvNeXt V2"),
+            ("stages.0.blocks.0.mlp.grn.weight", "ConvNeXt V2"),
             ("blocks.0.mlp_tokens.fc1.weight", "Mixer"),
             ("conv_stem.weight", "EfficientNet"),
             ("blocks.0.attn.relative_position_bias_table", "BEiT"),

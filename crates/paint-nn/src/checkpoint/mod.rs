@@ -41,13 +41,13 @@ use paint_files::npy::MAGIC;
 use paint_files::zip::Archive;
 use paint_files::{Budget, Source, abridged};
 
-pub use architecture::{Architecture, HeadsFrom, ResnetSizes, VitSizes};
+pub use architecture::{Architecture, ConvnextSizes, HeadsFrom, ResnetSizes, VitSizes};
 pub use array::Array;
 pub use digest::sha256;
 pub use error::{Error, Result};
 pub use located::locate;
 pub use model_config::{ModelConfig, read_model_config};
-pub use names::{Convention, to_timm};
+pub use names::{Convention, Publisher, to_timm};
 pub use paint_files::{Dtype, Fault};
 pub use preprocess::{CropMode, Interpolation, Preprocess, PreprocessFlags, read_preprocess};
 pub use safetensors::write_safetensors;

@@ -45,11 +45,18 @@ pub enum Part {
     ShortcutConv,
     /// The norm on the shortcut.
     ShortcutNorm,
+    /// The norm before a stage of ConvNeXt, of whose first block it is a part.
+    DownsampleNorm,
+    /// The convolution after that norm.
+    DownsampleConv,
 }
 
 impl Part {
     fn is_norm(self) -> bool {
-        matches!(self, Self::Norm1 | Self::Norm2 | Self::Norm3 | Self::ShortcutNorm)
+        matches!(
+            self,
+            Self::Norm1 | Self::Norm2 | Self::Norm3 | Self::ShortcutNorm | Self::DownsampleNorm
+        )
     }
 }
 

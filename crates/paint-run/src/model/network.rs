@@ -3,11 +3,14 @@
 use std::path::Path;
 
 use paint_nn::Misfit;
+use paint_nn::backbone::convnext::ConvnextConfig;
 use paint_nn::backbone::vit::{Variant, Vit, VitConfig};
 use paint_nn::backbone::{
     BACKBONES, Backbone, BackboneEntry, BuildOptions, Positions, Weights, find,
 };
-use paint_nn::checkpoint::{Architecture, Checkpoint, ModelConfig, Preprocess, Traits, VitSizes};
+use paint_nn::checkpoint::{
+    Architecture, Checkpoint, ConvnextSizes, ModelConfig, Preprocess, Traits, VitSizes,
+};
 use paint_tensor::Device;
 
 use crate::{Error, Result};
@@ -29,7 +32,7 @@ pub struct About<'a> {
     pub preprocess: &'a Preprocess,
 }
 
-/// A network and the row of `BACKBONES` it was built from; a transformer may have none.
+/// A network and the row of `BACKBONES` it was built from; a transformer or ConvNeXt may have none.
 pub struct Network {
     /// The row.
     pub row: Option<&'static BackboneEntry>,
@@ -38,7 +41,7 @@ pub struct Network {
 }
 
 /// Builds the network of `arrays`, which have timm's names: the row that the user or the files beside the weights
-/// name, a transformer of the sizes that the arrays show, or the one row whose arrays these are.
+/// name, a transformer or ConvNeXt of the sizes that the arrays show, or the one row whose arrays these are.
 pub fn build(arrays: Checkpoint, about: &About<'_>, device: &Device) -> Result<Network> {
     let path = about.path;
     refuse_nan(&arrays, path)?;
@@ -60,6 +63,11 @@ pub fn build(arrays: Checkpoint, about: &About<'_>, device: &Device) -> Result<N
             let weights = Weights::Checkpoint(arrays);
             let vit = Vit::build("vit", vit(sizes, about.preprocess), weights, &options);
             return Ok(Network { row: None, model: Box::new(vit.map_err(refused)?) });
+        }
+        (None, Architecture::Convnext(sizes)) => {
+            let weights = Weights::Checkpoint(arrays);
+            let net = convnext(sizes).build("convnext", weights, &options).map_err(refused)?;
+            return Ok(Network { row: None, model: Box::new(net) });
         }
         (None, Architecture::Foreign { network }) => {
             return Err(Error::ForeignNetwork { network, path: path.to_owned() });
@@ -127,6 +135,12 @@ fn vit(sizes: &VitSizes, preprocess: &Preprocess) -> VitConfig {
         // The arrays show it when the network is built.
         variant: Variant::PLAIN,
     }
+}
+
+fn convnext(sizes: &ConvnextSizes) -> ConvnextConfig {
+    let ConvnextSizes { depths, dims, num_classes } = *sizes;
+    // Of weights without a classifier, which is then told to be missing.
+    ConvnextConfig { depths, dims, num_classes: num_classes.unwrap_or(1) }
 }
 
 /// Positions of a square of patches are taken as they are where the images have as many patches, and resampled as timm

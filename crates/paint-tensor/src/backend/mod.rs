@@ -6,11 +6,13 @@
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
+mod depthwise;
 mod precision;
 mod problem;
 mod table;
 mod training;
 
+pub(crate) use depthwise::{Depthwise, DepthwiseKernels};
 pub use precision::Precision;
 pub(crate) use problem::{
     Attention, AttentionGrad, Conv, Epilogue, Gemm, HeadRows, Matrix, Window,
@@ -93,7 +95,7 @@ pub(crate) enum Binary {
 }
 
 /// The kernels of a device.
-pub(crate) trait Backend: Training + Send + Sync {
+pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
     fn name(&self) -> String;
     /// Measures the best rate of a large matrix product in the precision of the device.
     fn peak_gflops(&self) -> Result<f64>;

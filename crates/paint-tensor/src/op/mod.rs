@@ -5,6 +5,7 @@ mod attention;
 pub(crate) mod batch_norm;
 mod branch;
 pub(crate) mod conv;
+mod depthwise;
 pub(crate) mod distort;
 mod elementwise;
 mod group_norm;

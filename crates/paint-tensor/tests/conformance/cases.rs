@@ -142,6 +142,11 @@ pub(crate) const CASES: &[Case] = &[
     case("conv2d with wide padding", &[&[1, 2, 3, 2], &[2, 2, 1, 2]], |x| conv(x, 2, 2, 1)),
     case("conv2d in groups", &[&[2, 4, 5, 3], &[6, 2, 3, 3]], |x| conv(x, 1, 1, 2)),
     case("conv2d by channel", &[&[1, 3, 4, 5], &[3, 1, 2, 2]], |x| conv(x, 1, 0, 3)),
+    case("depthwise", &[&[2, 4, 5, 3], &[3, 3, 3]], |x| x[0].depthwise(&x[1])),
+    case("depthwise, kernels wider than the image", &[&[1, 2, 3, 2], &[7, 7, 2]], |x| {
+        x[0].depthwise(&x[1])
+    }),
+    case("depthwise, many channels", &[&[1, 2, 2, 35], &[3, 3, 35]], |x| x[0].depthwise(&x[1])),
     case("batch_norm, running", &[&[3, 2, 2, 3], &[2], &[2]], |x| norm(x, BnMode::Running)),
     case("batch_norm, batch", &[&[3, 2, 2, 3], &[2], &[2]], |x| norm(x, BnMode::Batch)),
     case("batch_norm, mixed", &[&[3, 2, 2, 3], &[2], &[2]], |x| {

@@ -111,6 +111,11 @@ fn architecture(report: &Report) -> String {
                 sizes.depth, sizes.width, sizes.num_classes
             )
         }
+        Some(Architecture::Convnext(sizes)) => {
+            let classes =
+                sizes.num_classes.map_or("no head".to_owned(), |n| format!("{n} classes"));
+            format!("ConvNeXt, blocks {:?}, widths {:?}, {classes}", sizes.depths, sizes.dims)
+        }
         Some(Architecture::Vit(sizes)) => {
             let heads = match sizes.num_heads_from {
                 HeadsFrom::Config => "heads as config.json says",

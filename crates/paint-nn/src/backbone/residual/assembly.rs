@@ -44,7 +44,7 @@ pub(in crate::backbone) enum NormKind {
 }
 
 impl Assembly {
-    pub(super) fn new(weights: Weights, options: &BuildOptions) -> Self {
+    pub(in crate::backbone) fn new(weights: Weights, options: &BuildOptions) -> Self {
         let source = match weights {
             Weights::Random(seed) => Source::Draw(seed),
             Weights::Checkpoint(checkpoint) => Source::Take(checkpoint.into_iter().collect()),
@@ -55,7 +55,7 @@ impl Assembly {
     }
 
     /// One that gives nothing but the differences between the network and these weights.
-    pub(super) fn comparing(weights: &Checkpoint) -> Self {
+    pub(in crate::backbone) fn comparing(weights: &Checkpoint) -> Self {
         let shapes = weights.iter().map(|(name, array)| (name.to_owned(), array.shape.clone()));
         Self {
             device: Device::cpu(),
@@ -141,7 +141,7 @@ impl Assembly {
     }
 
     /// A parameter: the entry of that name, or a drawn one.
-    fn param(
+    pub(in crate::backbone) fn param(
         &mut self,
         name: String,
         role: Role,
@@ -154,7 +154,7 @@ impl Assembly {
     }
 
     /// How many numbers the parameters have so far.
-    pub(super) fn elements(&self) -> usize {
+    pub(in crate::backbone) fn elements(&self) -> usize {
         self.elements
     }
 
@@ -189,7 +189,11 @@ impl Assembly {
     }
 
     /// The parameters, if the checkpoint had them all and nothing else but what `unused` names.
-    pub(super) fn finish(self, model: &str, unused: fn(&str) -> bool) -> Result<Params> {
+    pub(in crate::backbone) fn finish(
+        self,
+        model: &str,
+        unused: fn(&str) -> bool,
+    ) -> Result<Params> {
         let (params, misfit) = self.differences(unused);
         if misfit.is_empty() {
             return Ok(params);
@@ -198,7 +202,7 @@ impl Assembly {
     }
 
     /// The parameters, and how they differ from the checkpoint's.
-    pub(super) fn differences(self, unused: fn(&str) -> bool) -> (Params, Misfit) {
+    pub(in crate::backbone) fn differences(self, unused: fn(&str) -> bool) -> (Params, Misfit) {
         let left: Vec<String> = match self.source {
             Source::Draw(_) => Vec::new(),
             Source::Take(arrays) => arrays.into_keys().collect(),

@@ -5,7 +5,7 @@ use paint_tensor::{BnMode, Device, Tensor};
 
 use super::*;
 use crate::backbone::cifar_resnet::CifarResnetConfig;
-use crate::backbone::{AfterBlock, find};
+use crate::backbone::{AfterBlock, Attention, find};
 use crate::checkpoint::{Array, Checkpoint, Dtype, Format};
 use crate::params::Trainable;
 

@@ -1,8 +1,9 @@
-//! One set of names for every publisher's ViT: timm's, which the models of this crate use.
+//! One set of names for every publisher's ViT and ConvNeXt: timm's, which the models of this crate use.
 //!
 //! A convention is one file with one function, which says where an array goes and in what layout. Names it does not
 //! know are kept, so that a model can refuse them by name.
 
+mod convnext;
 mod google;
 mod huggingface;
 mod huggingface_clip;
@@ -12,6 +13,8 @@ mod torchvision;
 
 use std::collections::BTreeMap;
 use std::fmt;
+
+pub use convnext::Publisher;
 
 use super::Checkpoint;
 use paint_files::{Dtype, Fault, abridged};
@@ -35,7 +38,9 @@ pub enum Convention {
     Torchvision,
     /// Google's JAX code: `Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel`.
     Google,
-    /// Not a known ViT; names are kept, except for wrapper prefixes.
+    /// ConvNeXt under other names than timm's.
+    Convnext(Publisher),
+    /// Not a known network; names are kept, except for wrapper prefixes.
     Other,
 }
 
@@ -48,6 +53,7 @@ impl fmt::Display for Convention {
             Self::OpenClip => "open_clip",
             Self::Torchvision => "torchvision",
             Self::Google => "Google JAX",
+            Self::Convnext(publisher) => return publisher.fmt(f),
             Self::Other => "other",
         })
     }
@@ -56,8 +62,12 @@ impl fmt::Display for Convention {
 impl Convention {
     fn detect(checkpoint: &Checkpoint) -> Self {
         let any = |test: fn(&str) -> bool| checkpoint.iter().any(|(name, _)| test(name));
-        if any(|name| name == "patch_embed.proj.weight") {
+        let is_convnext =
+            |name: &str| name.starts_with("stages.") && name.ends_with(".conv_dw.weight");
+        if any(|name| name == "patch_embed.proj.weight") || any(is_convnext) {
             Self::Timm
+        } else if let Some(publisher) = convnext::publisher(any) {
+            Self::Convnext(publisher)
         } else if any(|name| name.ends_with("embeddings.patch_embeddings.projection.weight")) {
             Self::HuggingFace
         } else if any(|name| name.ends_with("embeddings.patch_embedding.weight")) {
@@ -91,6 +101,7 @@ impl Convention {
             Self::OpenClip => open_clip::place(name, array, facts.whole_clip),
             Self::Torchvision => torchvision::place(name, array),
             Self::Google => google::place(name, array)?,
+            Self::Convnext(publisher) => convnext::place(name, array, publisher),
             Self::Timm => timm::place(name, array),
             Self::Other => Placed::whole(name, array),
         }])
@@ -100,11 +111,17 @@ impl Convention {
     fn traits(self, facts: Facts) -> Traits {
         let (eps, activation, pool) = match self {
             Self::HuggingFace => (if facts.layer_scale { 1e-6 } else { 1e-12 }, None, None),
+            Self::Convnext(Publisher::HuggingFace) => (1e-12, None, None),
             Self::HuggingFaceClip if facts.norm_pre => {
                 (1e-5, Some(Activation::QuickGelu), Some(GlobalPool::AvgRaw))
             }
             Self::HuggingFaceClip => (1e-6, Some(Activation::GeluTanh), Some(GlobalPool::Avg)),
-            Self::OpenClip | Self::Timm | Self::Torchvision | Self::Google | Self::Other => {
+            Self::OpenClip
+            | Self::Timm
+            | Self::Torchvision
+            | Self::Google
+            | Self::Convnext(_)
+            | Self::Other => {
                 return Traits::default();
             }
         };

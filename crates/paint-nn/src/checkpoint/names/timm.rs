@@ -1,5 +1,6 @@
 //! timm's own names, and those that older files and the authors' own code have in their place: `gamma_1` of DeiT III,
-//! `register_tokens` and `mlp.w12` of DINOv2.
+//! `register_tokens` and `mlp.w12` of DINOv2. In its smaller kinds of ConvNeXt the MLPs are
+//! convolutions of single pixels.
 
 use super::{Array, Placed, block};
 
@@ -8,6 +9,12 @@ pub(super) fn place(name: &str, array: Array) -> Placed {
         "register_tokens" => return Placed::whole("reg_token", array),
         "mask_token" => return Placed::dropped(name, "a token that only training uses"),
         _ => {}
+    }
+    if name.starts_with("stages.")
+        && name.contains(".mlp.fc")
+        && let &[outputs, inputs, 1, 1] = &array.shape[..]
+    {
+        return Placed::whole(name, Array { shape: vec![outputs, inputs], ..array });
     }
     let renamed = name.strip_prefix("blocks.").and_then(|rest| {
         let (index, rest) = block(rest, '.')?;

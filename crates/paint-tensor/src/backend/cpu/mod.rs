@@ -8,6 +8,7 @@ mod avx512;
 mod channelwise;
 mod compose;
 mod conv;
+mod depthwise;
 mod distort;
 mod elementwise;
 mod finish;

@@ -11,6 +11,7 @@ mod buffer;
 mod channels;
 mod compile;
 mod convolve;
+mod depthwise;
 mod distort;
 mod driver;
 mod elements;

@@ -6,6 +6,7 @@ use super::axes::{Axes, Broadcast};
 use super::buffer::Kind;
 use super::compile::Source;
 use super::convolve::Conv;
+use super::depthwise::Depthwise;
 use super::driver::Gpu;
 use super::kernel::{Family, Kernel, Module, kernels};
 use super::open::load;
@@ -99,6 +100,8 @@ kernels! {
         avg_pool_backward: Kernel<(Window, Read, Write, i64)>,
         columns: Kernel<(Conv, Read, Write, i64)>,
         columns_backward: Kernel<(Conv, Read, Write, i64)>,
+        depthwise: Kernel<(Depthwise, Read, Read, Write, i64)>,
+        depthwise_backward_weight: Kernel<(Depthwise, Read, Read, Write, i32, i64)>,
     }
 }
 

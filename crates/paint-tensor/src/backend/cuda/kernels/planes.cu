@@ -168,3 +168,44 @@ extern "C" __global__ void columns_backward(Conv c, const float *columns, float 
         dx[(((i64)image * c.inputs + c.first + channel) * c.height + y) * c.width + at] = sum;
     }
 }
+
+struct Depthwise {
+    int rows, height, width, channels, side, turned;
+};
+
+// Each channel of [rows, width, channels], rows of images one after the other, by its kernel of [side, side, channels].
+extern "C" __global__ void depthwise(Depthwise d, const float *x, const float *weight, float *out, i64 n) {
+    int half_side = d.side / 2;
+    FOR_ELEMENTS(i, n) {
+        int channel = i % d.channels, at = i / d.channels % d.width;
+        i64 row = i / ((i64)d.channels * d.width);
+        int y = row % d.height;
+        float sum = 0.0f;
+        for (int u = max(half_side - y, 0); u < min(d.side, d.height + half_side - y); u++)
+            for (int v = max(half_side - at, 0); v < min(d.side, d.width + half_side - at); v++) {
+                i64 from = ((row + u - half_side) * d.width + at + v - half_side) * d.channels + channel;
+                int tap = d.turned ? d.side * d.side - 1 - (u * d.side + v) : u * d.side + v;
+                sum += x[from] * weight[tap * d.channels + channel];
+            }
+        out[i] = sum;
+    }
+}
+
+// Partial sums [parts, side, side, channels] of the gradient of the kernels; part p takes rows p, p + parts, ...
+extern "C" __global__ void depthwise_backward_weight(Depthwise d, const float *x, const float *grad, float *out,
+                                                     int parts, i64 n) {
+    int half_side = d.side / 2;
+    FOR_ELEMENTS(i, n) {
+        int channel = i % d.channels, v = i / d.channels % d.side, u = i / ((i64)d.channels * d.side) % d.side;
+        float sum = 0.0f;
+        for (i64 row = i / ((i64)d.channels * d.side * d.side); row < d.rows; row += parts) {
+            int y = row % d.height + u - half_side;
+            if (y < 0 || y >= d.height) continue;
+            for (int at = max(half_side - v, 0); at < min(d.width, d.width + half_side - v); at++) {
+                i64 from = ((row + u - half_side) * d.width + at + v - half_side) * d.channels + channel;
+                sum += x[from] * grad[(row * d.width + at) * d.channels + channel];
+            }
+        }
+        out[i] = sum;
+    }
+}

@@ -1,0 +1,172 @@
+//! Convolutions of each channel by itself. Channels come last, so that neighbours in memory do the same work: vectors
+//! run along channels, and the sums of a few channels stay in registers over all taps of a kernel.
+//!
+//! Every output element is summed over taps in one order, and the parts of a weight gradient do not depend on the number
+//! of threads, so neither do the bits.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::Cpu;
+use super::parallel::{for_rows, vectorized};
+use super::slab::Block;
+use super::storage::{build, host};
+use crate::Result;
+use crate::backend::{Depthwise, DepthwiseKernels, Storage};
+
+/// Channels whose sums are held together.
+const LANES: usize = 32;
+/// Partial sums of a weight gradient, each over consecutive images.
+const PARTS: usize = 8;
+
+impl DepthwiseKernels for Cpu {
+    fn depthwise(&self, problem: &Depthwise, x: &Storage, weight: &Storage) -> Result<Storage> {
+        Ok(build(problem.len(), |out| forward(problem, host(x), host(weight), out)))
+    }
+
+    fn depthwise_backward_weight(
+        &self,
+        problem: &Depthwise,
+        x: &Storage,
+        grad: &Storage,
+    ) -> Result<Storage> {
+        Ok(build(problem.weights(), |dw| backward_weight(problem, host(x), host(grad), dw)))
+    }
+}
+
+/// The taps of a kernel that meet an image of `size` at place `at`.
+#[inline(always)]
+fn taps(at: usize, side: usize, size: usize) -> Range<usize> {
+    let half = side / 2;
+    half.saturating_sub(at)..side.min(size + half - at)
+}
+
+fn forward(problem: &Depthwise, x: &[f32], weight: &[f32], out: &mut [f32]) {
+    let Depthwise { size: [height, width], channels, side, turned, .. } = *problem;
+    let (half, row) = (side / 2, width * channels);
+    for_rows(out, row, |first, out| {
+        vectorized(
+            #[inline(always)]
+            || {
+                for (i, out) in out.chunks_exact_mut(row).enumerate() {
+                    let (image, y) = ((first + i) / height, (first + i) % height);
+                    for (column, out) in out.chunks_exact_mut(channels).enumerate() {
+                        for (block, out) in out.chunks_mut(LANES).enumerate() {
+                            let mut sums = [0.0; LANES];
+                            let sums = &mut sums[..out.len()];
+                            for u in taps(y, side, height) {
+                                let line = (image * height + y + u - half) * row;
+                                for v in taps(column, side, width) {
+                                    let at = line + (column + v - half) * channels + block * LANES;
+                                    let tap = u * side + v;
+                                    let tap = if turned { side * side - 1 - tap } else { tap };
+                                    let tap = tap * channels + block * LANES;
+                                    add_products(sums, &x[at..], &weight[tap..]);
+                                }
+                            }
+                            out.copy_from_slice(sums);
+                        }
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// `sums += a b`, element by element.
+#[inline(always)]
+fn add_products(sums: &mut [f32], a: &[f32], b: &[f32]) {
+    // A known length lets the compiler keep the sums in registers.
+    if let Ok(sums) = <&mut [f32; LANES]>::try_from(&mut *sums) {
+        for ((sum, a), b) in sums.iter_mut().zip(&a[..LANES]).zip(&b[..LANES]) {
+            *sum += a * b;
+        }
+        return;
+    }
+    for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+        *sum += a * b;
+    }
+}
+
+fn backward_weight(problem: &Depthwise, x: &[f32], grad: &[f32], dw: &mut [f32]) {
+    let Depthwise { batch, size: [height, width], channels, side, .. } = *problem;
+    let image = height * width * channels;
+    let part = batch.div_ceil(PARTS) * image;
+    let sums: Vec<Block> = x
+        .par_chunks(part)
+        .zip(grad.par_chunks(part))
+        .map(|(x, grad)| {
+            let mut sum = Block::take(dw.len());
+            sum.as_mut_slice().fill(0.0);
+            for (x, grad) in x.chunks_exact(image).zip(grad.chunks_exact(image)) {
+                vectorized(
+                    #[inline(always)]
+                    || add_image([height, width], side, x, grad, sum.as_mut_slice()),
+                );
+            }
+            sum
+        })
+        .collect();
+    dw.fill(0.0);
+    for sum in &sums {
+        dw.iter_mut().zip(sum.as_slice()).for_each(|(out, sum)| *out += sum);
+    }
+}
+
+/// Adds what one image contributes to the gradient of the kernels.
+#[inline(always)]
+fn add_image([height, width]: [usize; 2], side: usize, x: &[f32], grad: &[f32], dw: &mut [f32]) {
+    let (half, channels) = (side / 2, x.len() / (height * width));
+    for y in 0..height {
+        for u in taps(y, side, height) {
+            let line = (y + u - half) * width;
+            for v in 0..side {
+                let columns = half.saturating_sub(v)..width.min((width + half).saturating_sub(v));
+                let kernel = &mut dw[(u * side + v) * channels..][..channels];
+                for (block, sums) in kernel.chunks_mut(LANES).enumerate() {
+                    for column in columns.clone() {
+                        let at = (line + column + v - half) * channels + block * LANES;
+                        let from = (y * width + column) * channels + block * LANES;
+                        add_products(sums, &x[at..], &grad[from..]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Conv2d, Device, Tensor};
+
+    fn values(shape: &[usize], seed: f32) -> Tensor {
+        let len = shape.iter().product::<usize>();
+        let data = (0..len).map(|i| ((i as f32 + seed) * 0.7).sin()).collect();
+        Tensor::from_vec(data, shape, &Device::cpu()).unwrap().variable()
+    }
+
+    /// Large enough for several tasks and blocks of channels, with a rest of both.
+    #[test]
+    fn it_is_the_general_convolution_in_as_many_groups_as_channels() {
+        let (x, kernels) = (values(&[9, 40, 23, 70], 0.0), values(&[7, 7, 70], 0.3));
+        let by_channel = x.permute(&[0, 3, 1, 2]).unwrap();
+        let general = kernels.permute(&[2, 0, 1]).unwrap().reshape([70, 1, 7, 7]).unwrap();
+        let how = Conv2d { stride: 1, padding: 3, groups: 70 };
+        let expected = by_channel.conv2d(&general, how).unwrap().permute(&[0, 2, 3, 1]).unwrap();
+        let found = x.depthwise(&kernels).unwrap();
+        let weights = values(found.shape(), 0.9).detach();
+        let near = |a: &Tensor, b: &Tensor, most: f32| {
+            let (a, b) = (a.to_vec().unwrap(), b.to_vec().unwrap());
+            a.iter().zip(&b).for_each(|(a, b)| assert!((a - b).abs() < most, "{a} and {b}"));
+        };
+        // Sums of 49 products of up to 1, in other orders.
+        near(&found, &expected, 1e-5);
+        let gradients =
+            |y: &Tensor| y.mul(&weights).unwrap().sum_all().unwrap().backward().unwrap();
+        let (a, b) = (gradients(&found), gradients(&expected));
+        near(a.get(&x).unwrap(), b.get(&x).unwrap(), 1e-5);
+        // Sums over 8280 pixels.
+        near(a.get(&kernels).unwrap(), b.get(&kernels).unwrap(), 5e-3);
+    }
+}
