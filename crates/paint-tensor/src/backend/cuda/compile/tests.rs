@@ -1,8 +1,10 @@
-//! The cache, with closures in the place of compiler and driver.
+//! The cache, with closures in the place of compiler and driver; and the compiler, where there is one.
 
 use std::cell::Cell;
 
 use super::*;
+use crate::backend::cuda::attention;
+use crate::backend::cuda::modules::Kernels;
 
 const TARGET: Target = Target { capability: (8, 0), compiler: (13, 0) };
 
@@ -90,4 +92,26 @@ fn a_cache_that_cannot_be_written_costs_a_compilation_each_time() {
         assert_eq!(cubin.load_or(|image| Ok(image.to_vec()), || Ok(vec![7])).unwrap(), [7]);
     }
     std::fs::remove_file(file).unwrap();
+}
+
+/// The compiler needs no GPU, so a mistake in a kernel shows on any machine that has it.
+#[test]
+fn every_file_compiles_where_the_compiler_is() {
+    // SAFETY: it only tries to open a library.
+    if !unsafe { sys::is_culib_present() } {
+        eprintln!("skipped: no libnvrtc on this machine");
+        return;
+    }
+    let compiles = |source: &Source, capability| {
+        let architecture = Target::here(capability).architecture();
+        let image = source.compile(&source.text(), &architecture);
+        assert!(!image.unwrap_or_else(|error| panic!("{architecture}: {error}")).is_empty());
+    };
+    for (source, _) in Kernels::signatures() {
+        compiles(&source, (8, 0));
+        compiles(&source, HOPPER);
+    }
+    for (source, _) in attention::signatures() {
+        compiles(&source, HOPPER);
+    }
 }
