@@ -9,6 +9,7 @@
 //! Every stage is a [`grid`](crate::grid): finished runs are never run again, so a search that was killed goes on
 //! where it was and makes the same choice.
 
+mod candidate;
 mod preset;
 mod schedule;
 mod search;

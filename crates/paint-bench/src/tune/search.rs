@@ -1,13 +1,14 @@
 //! The search: rounds of ever fewer candidates with ever more images.
 
 use paint_data::corruption::CORRUPTIONS;
-use paint_run::{Config, Error, Result};
+use paint_run::{Error, Result};
 use toml::Table;
 
+use super::candidate::{Candidate, Measured, USUAL, kept, labelled, settle};
 use super::schedule::{Budget, Rung};
 use super::space::Space;
 use super::tuned::{Finalist, Neighbour, Tuned, Work};
-use crate::grid::{Grid, Outcome, Spread, Variant};
+use crate::grid::{Grid, Outcome, Variant};
 use crate::protocol::{Place, Protocol};
 
 /// What is searched, on what, and for how much.
@@ -32,35 +33,6 @@ pub type Measure<'a> = dyn FnMut(&str, &Grid) -> Outcome + 'a;
 pub fn held_out() -> impl Iterator<Item = &'static str> {
     CORRUPTIONS.iter().filter(|corruption| corruption.held_out).map(|corruption| corruption.name)
 }
-
-/// Settings on trial.
-#[derive(Debug, Clone)]
-struct Candidate {
-    label: String,
-    /// On top of those that the method has anyway.
-    settings: Table,
-}
-
-/// A candidate with its accuracy for each seed.
-struct Measured {
-    candidate: Candidate,
-    accuracy: Vec<f64>,
-    config: Config,
-}
-
-impl Measured {
-    /// Every setting.
-    fn settings(&self) -> &Table {
-        &self.config.method.settings
-    }
-
-    fn mean(&self) -> f64 {
-        Spread::of(&self.accuracy).map_or(f64::NEG_INFINITY, |spread| spread.mean)
-    }
-}
-
-/// What the candidate without settings of its own is called.
-const USUAL: &str = "as it is";
 
 impl Request {
     /// Refuses a search on corruptions that a benchmark has, and one without candidates, images or seeds.
@@ -137,7 +109,7 @@ impl Request {
                 continue;
             }
             work.whole_grid_images = self.budget.whole_grid() * self.visits();
-            prefer_usual(&mut ranked);
+            settle(&mut ranked);
             let (rung, before) =
                 earlier.as_ref().map_or((rung, &ranked), |(rung, all)| (rung, all));
             let best = &ranked[0];
@@ -182,12 +154,20 @@ impl Request {
             return Ok(None);
         }
         let measured = |candidate: &Candidate| {
-            let results = outcome.results.iter().filter(|one| one.label == candidate.label);
-            let accuracy: Vec<f64> = results.map(|one| one.mean_accuracy).collect();
+            let results = || outcome.results.iter().filter(|one| one.label == candidate.label);
+            let accuracy: Vec<f64> = results().map(|one| one.mean_accuracy).collect();
+            let count = results().map(|one| one.visits.len()).min().unwrap_or(0);
+            let visit = |at: usize| {
+                results()
+                    .map(|one| one.visits[at].figures.accuracy.unwrap_or_default())
+                    .sum::<f64>()
+                    / accuracy.len() as f64
+            };
+            let visits = (0..count).map(visit).collect();
             let cell = grid.cells.iter().find(|cell| cell.label == candidate.label)?;
             let (candidate, config) = (candidate.clone(), cell.config.clone());
             let is_whole = accuracy.len() == rung.seeds.len();
-            is_whole.then_some(Measured { candidate, accuracy, config })
+            is_whole.then_some(Measured { candidate, accuracy, visits, config })
         };
         let mut ranked: Vec<Measured> = candidates.iter().filter_map(measured).collect();
         let failed = candidates.len() - ranked.len();
@@ -264,31 +244,4 @@ impl Request {
             work,
         }
     }
-}
-
-/// The candidates of the next round: the best, and always the settings that the method has anyway, if they ran at all.
-fn kept(ranked: &[Measured], count: usize) -> Vec<Candidate> {
-    let mut best: Vec<&Measured> = ranked.iter().take(count).collect();
-    let usual = ranked.iter().find(|one| one.candidate.label == USUAL);
-    if let Some(usual) = usual
-        && !best.iter().any(|one| one.candidate.label == USUAL)
-    {
-        best.pop();
-        best.push(usual);
-    }
-    best.into_iter().map(|one| one.candidate.clone()).collect()
-}
-
-/// Puts the settings that the method has anyway first, unless the best candidate is better with every seed.
-fn prefer_usual(ranked: &mut [Measured]) {
-    let Some(usual) = ranked.iter().position(|one| one.candidate.label == USUAL) else { return };
-    let is_better = |(best, usual): (&f64, &f64)| best > usual;
-    if !ranked[0].accuracy.iter().zip(&ranked[usual].accuracy).all(is_better) {
-        ranked[..=usual].rotate_right(1);
-    }
-}
-
-fn labelled(settings: Table) -> Candidate {
-    let label = settings.iter().map(|(key, value)| format!("{key}={value}"));
-    Candidate { label: label.collect::<Vec<_>>().join(", "), settings }
 }

@@ -104,6 +104,18 @@ fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
     let tuned = request.tune(&mut |_, grid| by_luck(grid)).unwrap().unwrap();
     assert!(tuned.finalists[0].is_usual, "{tuned:?}");
     assert!(tuned.lead().unwrap().points < 0.0, "{tuned:?}");
+    // Nor is one that gains everywhere but in the last visit, where it has begun to collapse.
+    let collapsing = |grid: &Grid| {
+        let mut outcome = pretended(grid, &real, |_| Some(50.0));
+        for one in outcome.results.iter_mut().filter(|one| one.label != "as it is") {
+            one.mean_accuracy += 5.0;
+            let last = one.visits.last_mut().unwrap().figures.accuracy.as_mut().unwrap();
+            *last -= 3.0;
+        }
+        outcome
+    };
+    let tuned = request.tune(&mut |_, grid| collapsing(grid)).unwrap().unwrap();
+    assert!(tuned.finalists[0].is_usual, "{tuned:?}");
     let error = request.tune(&mut |_, _| Outcome::default()).unwrap_err().to_string();
     assert!(error.contains("every candidate failed"), "{error}");
 }

@@ -150,7 +150,7 @@ impl Tuned {
         let usual = self.finalists.iter().find(|one| one.is_usual);
         if best.is_usual {
             out.push_str(
-                "  the settings it has anyway; no other candidate was better with every seed\n",
+                "  the settings it has anyway; no other candidate was better with every seed and nowhere clearly worse\n",
             );
         } else if let Some(usual) = usual {
             let _ = writeln!(out, "  in place of {}", shown(&usual.chosen));

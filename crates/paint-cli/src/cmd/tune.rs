@@ -34,7 +34,7 @@ use plan::Plan;
 /// them, the best third three times as many, and the last three all of them, with several seeds. Each run meets the
 /// corruptions four times over (scenario.rounds), because settings that ruin a model need time to do so. The settings
 /// that the method has anyway are always among the last three, and stay unless another candidate is better with every
-/// seed. OUT/preset.toml then holds the choice, which `run`, `bench`, `adapt` and `serve` take with --preset;
+/// seed and at no visit of a corruption more than two points worse. OUT/preset.toml then holds the choice, which `run`, `bench`, `adapt` and `serve` take with --preset;
 /// OUT/tune.json holds what speaks for it.
 ///
 /// A search can be killed at any moment: the same command continues it and makes the same choice.
