@@ -102,6 +102,7 @@ fn pages_are_whole_and_readable_on_a_desk_and_on_a_phone_in_dark_and_light() {
     let page = out.join("report.html");
     let html = fs::read_to_string(&page).unwrap();
     for section in [
+        "leaderboard",
         "domains",
         "rows",
         "stream",

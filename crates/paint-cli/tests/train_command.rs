@@ -53,7 +53,7 @@ fn a_training_learns_continues_and_runs() {
 }
 
 #[test]
-fn a_transformer_of_another_image_size_runs_at_that_size_and_no_other() {
+fn a_transformer_of_another_image_size_runs_at_that_size_and_by_resampling_at_others() {
     let folder = tempfile::tempdir().unwrap();
     let (out, weights) =
         (folder.path().join("trained"), folder.path().join("trained/model.safetensors"));
@@ -78,8 +78,11 @@ fn a_transformer_of_another_image_size_runs_at_that_size_and_no_other() {
     assert!(output.status.success(), "{}", stderr(&output));
     let output = run("source", &["--overwrite"]);
     assert!(output.status.success(), "{}", stderr(&output));
+    // Its position embedding is resampled to the larger grid of patches.
     let output = run("source", &["--overwrite", "--set", "model.input_size=[32,32]"]);
-    assert!(stderr(&output).contains("pos_embed"), "{}", stderr(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let output = run("source", &["--overwrite", "--set", "model.input_size=[30,30]"]);
+    assert!(stderr(&output).contains("multiples of 4"), "{}", stderr(&output));
 }
 
 #[test]

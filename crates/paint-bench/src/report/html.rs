@@ -8,6 +8,7 @@ mod cost;
 mod demo;
 mod embed;
 mod forgetting;
+mod leaderboard;
 mod page;
 mod paper;
 mod picture;

@@ -7,6 +7,7 @@ mod classes;
 mod deployed;
 #[cfg(unix)]
 mod signals;
+mod state;
 mod support;
 
 use std::collections::BTreeMap;

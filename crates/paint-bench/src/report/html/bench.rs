@@ -6,7 +6,7 @@ use super::cam::{CamShot, cam_table};
 use super::embed::{Shot, shot_cards};
 use super::page::Page;
 use super::stream::{self, Trace};
-use super::{accuracy, cost, forgetting, paper, returns, significance, sweep};
+use super::{accuracy, cost, forgetting, leaderboard, paper, returns, significance, sweep};
 use crate::grid::{CellTiming, Results};
 use crate::report::compare::Comparison;
 use crate::report::notice::{notice, title};
@@ -38,6 +38,7 @@ pub fn bench_page(bench: &BenchPage<'_>) -> String {
     let mut page = Page::new(&title(results), &results.protocol.what);
     facts(results, &mut page);
     said_first(results, warnings, &mut page);
+    leaderboard::section(results, timings, &mut page);
     accuracy::sections(results, comparisons, &mut page);
     sweep::sections(results, comparisons, &mut page);
     stream::sections(results, traces, &mut page);

@@ -19,7 +19,8 @@ fn mean(timings: &[CellTiming], row: &Row, value: fn(&CellTiming) -> Option<f64>
     Spread::of(&own.filter_map(value).collect::<Vec<_>>()).map(|spread| spread.mean)
 }
 
-fn ms(timings: &[CellTiming], row: &Row) -> Option<f64> {
+/// Milliseconds per image.
+pub(super) fn ms(timings: &[CellTiming], row: &Row) -> Option<f64> {
     mean(timings, row, |timing| Some(timing.ms_per_image))
 }
 

@@ -99,26 +99,24 @@ impl VitConfig {
             self.num_classes,
             self.hidden(),
         ];
-        let refuse = |expected: &str| {
-            Err(Error::Argument {
-                what: "ViT sizes",
-                expected: expected.to_owned(),
-                got: format!("{self:?}"),
-            })
-        };
+        let refuse =
+            |what, expected: String, got: String| Err(Error::Argument { what, expected, got });
         if positive.contains(&0) || self.image_size.contains(&0) {
-            return refuse("sizes above zero");
+            return refuse("ViT sizes", "sizes above zero".into(), format!("{self:?}"));
         }
         if self.image_size.iter().any(|side| side % self.patch_size != 0) {
-            return refuse("an image of whole patches");
+            let sides = format!("multiples of {}, the side of a patch", self.patch_size);
+            return refuse("image size", sides, format!("{:?}", self.image_size));
         }
         if !self.embed_dim.is_multiple_of(self.num_heads) {
-            return refuse("a width that the heads divide");
+            let width = format!("a multiple of {}, the number of heads", self.num_heads);
+            return refuse("embed_dim", width, self.embed_dim.to_string());
         }
         let needs_class =
             matches!(self.variant.global_pool, GlobalPool::Token | GlobalPool::TokenAvg);
         if needs_class && !self.variant.class_token {
-            return refuse("a class token for a classifier that reads it");
+            let pool = format!("{:?} without one", self.variant.global_pool);
+            return refuse("global_pool", "a class token to read".into(), pool);
         }
         Ok(())
     }
