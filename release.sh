@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds what a release consists of, into dist/: an archive with a checksum for each target, the wheel, the source package.
+# Builds what a release consists of, into dist/: an archive with a checksum for each target, the wheel, the source
+# package.
 #
 #   ./release.sh                                   # every target, the wheel and the source package
 #   ./release.sh x86_64-unknown-linux-musl         # this target alone
 #   ./release.sh wheel
 #
-# Needs cargo, rustup, and from the Python package index `cargo-zigbuild`, `ziglang` and `maturin`: zig links against the glibc
-# of 2014, so that the programs run on older systems too. Archives are named as cargo-binstall expects.
+# Needs cargo, rustup, and from the Python package index `cargo-zigbuild`, `ziglang` and `maturin`: zig links against
+# the glibc of 2014, so that the programs run on older systems too. Archives are named as cargo-binstall expects.
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -11,8 +11,9 @@
 #   sbatch --array=0-15 contrib/slurm_bench.sh plan.jsonl OUT
 #   paint bench ... --device cuda:0 --out OUT
 #
-# Number the array from 0 without gaps. A requeued task continues from its checkpoints. OUT, the data and the weights must be on
-# storage that every node sees under the same path, and that has locks: without them `paint` refuses to work.
+# Number the array from 0 without gaps. A requeued task continues from its checkpoints. OUT, the data and the weights
+# must be on storage that every node sees under the same path, and that has locks: without them `paint` refuses to
+# work.
 set -euo pipefail
 
 plan=$1

@@ -208,7 +208,7 @@ const TENTHS: [f64; 10] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 /// Every method that a protocol can serve: those that look at source images only where it has some.
 pub fn every_method(protocol: &Protocol) -> Vec<Variant> {
-    let served = |need: SourceNeed| need == SourceNeed::None || protocol.source.is_some();
+    let served = |need: SourceNeed| !need.reads_images() || protocol.source.is_some();
     let rows = METHODS.iter().filter(|entry| served(entry.needs_source));
     rows.map(|entry| Variant::plain(entry.name)).collect()
 }

@@ -52,6 +52,9 @@ pub enum Error {
         /// What was given.
         got: String,
     },
+    /// A setting is out of range.
+    #[error(transparent)]
+    OutOfRange(#[from] paint_settings::OutOfRange),
     /// Reading an image panicked: a fault of ours or of a decoder's, not of the caller.
     #[error("image {index} of domain {domain:?} broke its decoder: {message}")]
     Panic {
@@ -67,7 +70,7 @@ pub enum Error {
 impl Error {
     /// True if the request is wrong, as opposed to the data.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Argument { .. })
+        matches!(self, Self::Argument { .. } | Self::OutOfRange(_))
     }
 
     pub(crate) fn io(source: std::io::Error, path: impl Into<PathBuf>) -> Self {

@@ -17,10 +17,19 @@ use crate::{Result, settings};
 pub enum SourceNeed {
     /// None: the weights are enough.
     None,
+    /// On a transformer, the token statistics of clean images, which lie beside the weights. No image is needed.
+    Statistics,
     /// Images without labels.
     Unlabelled,
     /// Images with labels.
     Labelled,
+}
+
+impl SourceNeed {
+    /// Whether source images are read before deployment.
+    pub fn reads_images(self) -> bool {
+        matches!(self, Self::Unlabelled | Self::Labelled)
+    }
 }
 
 /// Which networks a method is for.

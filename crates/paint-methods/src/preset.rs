@@ -1,7 +1,7 @@
 //! The presets of the baselines: published values by kind of network and benchmark.
 //!
-//! The papers use batches of 64 (ImageNet) and 200 (CIFAR); PAINT compares everything at 50. Rates are used as published.
-//! They follow the batch size only where the authors' own rule says so: for transformers, from SAR on.
+//! The papers use batches of 64 (ImageNet) and 200 (CIFAR); PAINT compares everything at 50. Rates are used as
+//! published. They follow the batch size only where the authors' own rule says so: for transformers, from SAR on.
 
 use paint_nn::backbone::Backbone;
 use paint_settings::choice;
@@ -40,7 +40,8 @@ impl Benchmark {
 }
 
 choice! {
-    /// Published values of the baselines, by kind of network and benchmark, for batches of 50. Settings by name take those of their network; typed settings say which.
+    /// Published values of the baselines, by kind of network and benchmark, for batches of 50. Settings by name take
+    /// those of their network; typed settings say which.
     #[derive(Default)]
     pub enum Preset {
         /// A vision transformer on ImageNet-C or ImageNet-R.

@@ -1,6 +1,6 @@
 //! A method's settings: read from TOML, checked, and written out with every default.
 
-use paint_settings::{Describe, OutOfRange, check};
+use paint_settings::{Describe, OutOfRange, check_fields};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -95,7 +95,7 @@ where
     merged.extend(settings.clone());
     let config = parse(method, &merged)?;
     let refuse = |out: OutOfRange| Error::Config { method, why: out.to_string() };
-    check(T::KIND.keys(), &table(method, &config)?).map_err(refuse)?;
+    check_fields(&config).map_err(refuse)?;
     match rules(&config).into_iter().find(|(holds, _)| !holds) {
         Some((_, why)) => Err(Error::Config { method, why: why.to_owned() }),
         None => Ok(config),

@@ -1,5 +1,5 @@
-//! What every method promises, on every relative of the ViT and on ConvNeXt: it keeps the promises or refuses the network with the reason.
-//! `contract.rs` has the whole contract on the plain ViT, with every preset.
+//! What every method promises, on every relative of the ViT and on ConvNeXt: it keeps the promises or refuses the
+//! network with the reason. `contract.rs` has the whole contract on the plain ViT, with every preset.
 
 #![expect(clippy::unwrap_used, reason = "a method that cannot be built or run breaks its contract")]
 

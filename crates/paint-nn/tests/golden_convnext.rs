@@ -1,5 +1,5 @@
-//! ConvNeXt under the names of timm, Hugging Face and torchvision: logits and gradients against the publishers' own code
-//! (`fixtures/make_convnext.py`).
+//! ConvNeXt under the names of timm, Hugging Face and torchvision: logits and gradients against the publishers' own
+//! code (`fixtures/make_convnext.py`).
 
 #![expect(clippy::unwrap_used, reason = "a golden file that cannot be read is a failed test")]
 

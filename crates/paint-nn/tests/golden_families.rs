@@ -1,5 +1,5 @@
-//! Relatives of the ViT under the names of timm, Hugging Face, torchvision and open_clip: logits and gradients against the
-//! publishers' own code (`fixtures/make_families.py`).
+//! Relatives of the ViT under the names of timm, Hugging Face, torchvision and open_clip: logits and gradients
+//! against the publishers' own code (`fixtures/make_families.py`).
 
 #![expect(clippy::unwrap_used, reason = "a golden file that cannot be read is a failed test")]
 

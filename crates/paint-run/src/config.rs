@@ -132,7 +132,8 @@ pub struct Model {
     /// The activation of a transformer's MLPs: `gelu`, `gelu_tanh`, `quick_gelu` or `silu`. Default: the publisher's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activation: Option<Activation>,
-    /// What a transformer's classifier reads: `token`, `avg`, `avg_raw`, `token_avg` or `map`. Default: as the arrays show.
+    /// What a transformer's classifier reads: `token`, `avg`, `avg_raw`, `token_avg` or `map`. Default: as the
+    /// arrays show.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_pool: Option<GlobalPool>,
     /// A file with a matrix of text features, one row per class: the zero-shot classifier of an image tower of CLIP or

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use paint_methods::{
-    BuildArgs, Method, MethodEntry, Registry, SourceNeed, State, StatisticsFrom, Wrap, guard,
-    stream,
+    BuildArgs, Method, MethodEntry, Registry, State, StatisticsFrom, Wrap, guard, stream,
 };
 use paint_nn::backbone::Backbone;
 use paint_rng::Seed;
@@ -153,7 +152,7 @@ impl Deployment {
         let settings = method.settings_for(&config.method.settings, &*model, stage.benchmark)?;
         config.method.settings = method.resolve(&settings)?;
         // Only for methods that look: one configuration can serve all.
-        let wanted = config.source.as_ref().filter(|_| method.needs_source != SourceNeed::None);
+        let wanted = config.source.as_ref().filter(|_| method.needs_source.reads_images());
         let shared = (stage.classes, config.model.resize);
         let open = |source| SourceImages::open(source, config.seed, model.spec(), shared, &device);
         let source = wanted.map(open).transpose()?;

@@ -2,7 +2,8 @@
 //! time counts from the moment at which its request was due.
 //!
 //! ```sh
-//! cargo run --release -p paint-serve --example open_loop -- 127.0.0.1:8000 --rate 20 --batch 1 --streams 8 --seconds 20
+//! cargo run --release -p paint-serve --example open_loop -- 127.0.0.1:8000 --rate 20 --batch 1 --streams 8 \
+//!     --seconds 20
 //! ```
 
 #![expect(clippy::print_stdout, reason = "the report is the product")]

@@ -1,8 +1,9 @@
 //! Values against their ranges.
 
+use serde::Serialize;
 use toml::{Table, Value};
 
-use crate::{Key, Kind};
+use crate::{Describe, Key, Kind};
 
 /// A value that its key does not take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +21,16 @@ pub struct OutOfRange {
 /// type, are left to serde, which refused them when the table was read.
 pub fn check(keys: &[Key], table: &Table) -> Result<(), OutOfRange> {
     check_below("", keys, table)
+}
+
+/// The first field of declared settings that is outside its range, however they were made.
+pub fn check_fields<T: Describe + Serialize>(settings: &T) -> Result<(), OutOfRange> {
+    let written = Table::try_from(settings).map_err(|error| OutOfRange {
+        key: "settings".to_owned(),
+        expected: "values that TOML can hold".to_owned(),
+        got: error.to_string(),
+    });
+    check(T::KIND.keys(), &written?)
 }
 
 fn check_below(prefix: &str, keys: &[Key], table: &Table) -> Result<(), OutOfRange> {

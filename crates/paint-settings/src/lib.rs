@@ -48,7 +48,7 @@ mod key;
 mod macros;
 mod search;
 
-pub use check::{OutOfRange, check};
+pub use check::{OutOfRange, check, check_fields};
 pub use interval::{Interval, above, above_to, at_least, between, from_to_below};
 pub use key::{Choice, Describe, Key, Kind};
 pub use search::{Search, linear, logarithmic};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use paint_methods::{Registry, SourceNeed};
+use paint_methods::Registry;
 use paint_run::{Error, Result};
 
 use super::cell::{Cell, cell_id};
@@ -48,8 +48,7 @@ impl Grid {
                     let mut config = protocol.config(place);
                     config.seed = seed;
                     // What a method does not look at is no part of its cell.
-                    config.source =
-                        config.source.filter(|_| entry.needs_source != SourceNeed::None);
+                    config.source = config.source.filter(|_| entry.needs_source.reads_images());
                     config.method.name.clone_from(&variant.method);
                     config.method.settings.clone_from(&settings);
                     config.scenario.order = order.clone().or(config.scenario.order);

@@ -23,8 +23,8 @@ use text::text;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The weights: safetensors, PyTorch .pt/.pth/.th/.bin, NumPy .npz/.npy, an index of several files, or the folder of a
-    /// model
+    /// The weights: safetensors, PyTorch .pt/.pth/.th/.bin, NumPy .npz/.npy, an index of several files, or the
+    /// folder of a model
     file: PathBuf,
     /// Also predict a few images of this folder, to see whether classes and preprocessing are right
     #[arg(long, value_name = "FOLDER")]

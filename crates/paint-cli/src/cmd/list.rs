@@ -89,6 +89,7 @@ const TOPICS: &[Topic] = &[
 fn of_method(method: &MethodEntry) -> String {
     let need = match method.needs_source {
         SourceNeed::None => "",
+        SourceNeed::Statistics => " [reads statistics of source images on a transformer]",
         SourceNeed::Unlabelled => " [looks at source images first]",
         SourceNeed::Labelled => " [looks at labelled source images first]",
     };

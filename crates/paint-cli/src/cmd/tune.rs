@@ -32,10 +32,10 @@ use plan::Plan;
 ///
 /// Needs clean, labelled images. They are corrupted in ways that no benchmark has, and many candidates see few of
 /// them, the best third three times as many, and the last three all of them, with several seeds. Each run meets the
-/// corruptions four times over (scenario.rounds), because settings that ruin a model need time to do so. The settings
-/// that the method has anyway are always among the last three, and stay unless another candidate is better with every
-/// seed and at no visit of a corruption more than two points worse. OUT/preset.toml then holds the choice, which `run`, `bench`, `adapt` and `serve` take with --preset;
-/// OUT/tune.json holds what speaks for it.
+/// corruptions four times over (scenario.rounds), because settings that ruin a model need time to do so. The
+/// settings that the method has anyway are always among the last three, and stay unless another candidate is better
+/// with every seed and at no visit of a corruption more than two points worse. OUT/preset.toml then holds the
+/// choice, which `run`, `bench`, `adapt` and `serve` take with --preset; OUT/tune.json holds what speaks for it.
 ///
 /// A search can be killed at any moment: the same command continues it and makes the same choice.
 #[derive(Debug, clap::Args)]

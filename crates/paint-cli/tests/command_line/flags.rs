@@ -31,7 +31,8 @@ fn one_setting_has_the_same_name_in_every_command() {
         let out = temp.path().join("bench");
         let mut command =
             paint(&["bench", "--protocol", "embedded", "--limit", "2", "--overwrite"]);
-        command.args(["--no-timing", "--set", "scenario.domains=[\"fog\"]", "--json"]);
+        command.args(["--seeds", "0", "--no-timing", "--json"]);
+        command.args(["--set", "scenario.domains=[\"fog\"]"]);
         command.args(["--out", out.to_str().unwrap()]).args(flags).output().unwrap()
     };
     let alone = bench(&["--methods", "paint", "--set", "method.eta=0.45"]);

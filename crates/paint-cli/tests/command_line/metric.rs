@@ -47,8 +47,8 @@ fn errors_are_a_hundred_minus_accuracies_and_summaries_are_the_same() {
     let run = ["run", "--method", "source", "--dataset", "embedded", "--corrupt"];
     let run = [&run[..], &["--weights", "embedded", "--limit", "20", "--set", domains]].concat();
     let bench = ["bench", "--protocol", "embedded", "--methods", "source,tent", "--limit", "20"];
-    let bench = [&bench[..], &["--set", domains, "--no-timing"]].concat();
-    for (name, args) in [("run", run), ("bench", bench), ("demo", vec!["demo", "--images", "4"])] {
+    let bench = [&bench[..], &["--seeds", "0", "--set", domains, "--no-timing"]].concat();
+    for (name, args) in [("run", run), ("bench", bench), ("demo", vec!["demo", "--images", "1"])] {
         let [plain, error] = ["", "error"].map(|end| temp.path().join(format!("{name}{end}")));
         let accuracies = numbers(&printed(&args, &plain));
         let errors = numbers(&printed(&[&args[..], &["--metric", "error"]].concat(), &error));

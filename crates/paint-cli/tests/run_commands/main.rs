@@ -165,7 +165,7 @@ fn the_demo_runs_from_nothing_and_leaves_a_page_and_a_summary() {
     let temp = tempfile::tempdir().unwrap();
     let out = temp.path().join("demo");
     let output =
-        paint().args(["demo", "--images", "10", "--json", "--out", &text(&out)]).output().unwrap();
+        paint().args(["demo", "--images", "4", "--json", "--out", &text(&out)]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let saved: Value =
@@ -176,7 +176,7 @@ fn the_demo_runs_from_nothing_and_leaves_a_page_and_a_summary() {
     assert_eq!(names, ["source", "paint", "keel"]);
     for method in methods {
         assert_eq!(method["domains"].as_array().unwrap().len(), 15);
-        assert_eq!(method["overall"]["samples"], 14 * 10 + 50);
+        assert_eq!(method["overall"]["samples"], 14 * 4 + 20);
         assert!(method["mean_accuracy"].as_f64().unwrap() > 30.0, "{method}");
     }
     assert!(methods[1]["matching"]["prompts_allocated"].as_u64().unwrap() >= 1);

@@ -17,7 +17,7 @@ fn send(signal: &str, child: &Child) {
 #[test]
 fn an_adaptation_that_a_signal_stops_keeps_its_batches_and_continues_to_the_same_bits() {
     let temp = tempfile::tempdir().unwrap();
-    let images = array(temp.path(), 32);
+    let images = array(temp.path(), 16);
     let run = |state: &Path| {
         let mut command = adapt_trained(&["--images", &images, "--state", &text(state)], 4);
         command.args(["--checkpoint-every", "0"]);
@@ -35,10 +35,10 @@ fn an_adaptation_that_a_signal_stops_keeps_its_batches_and_continues_to_the_same
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
         assert!(stderr(&output).contains("continues with the next image"), "{}", stderr(&output));
-        assert!(printed < 33 && (printed - 1).is_multiple_of(4), "{printed} lines");
+        assert!(printed < 17 && (printed - 1).is_multiple_of(4), "{printed} lines");
         let rest = run(&parts).output().unwrap();
         let rows = String::from_utf8(rest.stdout).unwrap().lines().count();
-        assert_eq!(rows - 1, 33 - printed, "every image is predicted once");
+        assert_eq!(rows - 1, 17 - printed, "every image is predicted once");
         assert!(fs::read(&parts).unwrap() == fs::read(&whole).unwrap(), "the states differ");
     }
 }
@@ -88,7 +88,7 @@ fn one_that_waits_for_names_is_stopped_too_and_one_that_ignores_a_signal_is_not(
 #[test]
 fn a_run_and_a_benchmark_that_a_signal_stops_continue_to_the_same_bits() {
     let temp = tempfile::tempdir().unwrap();
-    let data = write_arrays(temp.path(), 32);
+    let data = write_arrays(temp.path(), 16);
     let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
     let few = ["--set", "scenario.domains=[\"fog\",\"contrast\"]"];
     let run = |out: &Path, extra: &[&str]| {

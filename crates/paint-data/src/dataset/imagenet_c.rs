@@ -1,5 +1,5 @@
-//! ImageNet-C: `<corruption>/<severity>/<class>/ILSVRC2012_val_XXXXXXXX.JPEG`. A class folder is named by WordNet id, as
-//! published, by index or by name.
+//! ImageNet-C: `<corruption>/<severity>/<class>/ILSVRC2012_val_XXXXXXXX.JPEG`. A class folder is named by WordNet
+//! id, as published, by index or by name.
 //!
 //! The field evaluates on 5,000 of the 50,000 validation images in a fixed order; that list is compiled in. The
 //! stored images are 224x224; the protocol of the field resizes them to 256 and crops 224 again

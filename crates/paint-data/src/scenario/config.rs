@@ -1,7 +1,7 @@
 //! The options of a scenario.
 
 use paint_rng::Seed;
-use paint_settings::{above, at_least, between, choice, settings};
+use paint_settings::{above, at_least, between, check_fields, choice, settings};
 
 use super::{SCENARIOS, Stream, plan::Plan};
 use crate::{Dataset, Error, Result};
@@ -162,13 +162,7 @@ impl Config {
                 });
             }
         }
-        if self.batch_size == 0 {
-            return Err(Error::Argument {
-                what: "batch_size",
-                expected: "1 or more".into(),
-                got: "0".into(),
-            });
-        }
+        check_fields(self)?;
         (entry.plan)(&Plan { dataset, config: self, seed })
     }
 

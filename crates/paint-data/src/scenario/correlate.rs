@@ -62,9 +62,8 @@ pub(super) fn reorder(
 
 /// The distribution whose normalised draws are those of a symmetric Dirichlet distribution.
 pub(super) fn gamma(delta: f64) -> Result<Gamma<f64>> {
-    let gamma = Gamma::new(delta, 1.0).ok().filter(|_| delta.is_finite());
-    let (expected, got) = ("a positive number".into(), delta.to_string());
-    gamma.ok_or(Error::Argument { what: "delta", expected, got })
+    let (expected, got) = ("a shape of the gamma distribution".into(), delta.to_string());
+    Gamma::new(delta, 1.0).map_err(|_| Error::Argument { what: "delta", expected, got })
 }
 
 /// A draw from the symmetric Dirichlet distribution: gamma draws, normalised.

@@ -127,15 +127,8 @@ impl Plan<'_> {
     }
 
     /// How often the sequence is run.
-    pub(super) fn rounds(&self) -> Result<usize> {
-        match self.config.rounds.unwrap_or(DEFAULT_ROUNDS) {
-            0 => Err(Error::Argument {
-                what: "rounds",
-                expected: "1 or more".into(),
-                got: "0".into(),
-            }),
-            rounds => Ok(rounds),
-        }
+    pub(super) fn rounds(&self) -> usize {
+        self.config.rounds.unwrap_or(DEFAULT_ROUNDS)
     }
 
     /// The images of one visit, in order.
@@ -213,7 +206,7 @@ impl Plan<'_> {
 
     /// The whole sequence again and again, each visit ordered by class in time if that is asked for.
     pub(super) fn recurring(&self) -> Result<Stream> {
-        let sequence = self.sequence()?.repeat(self.rounds()?);
+        let sequence = self.sequence()?.repeat(self.rounds());
         match (self.config.correlation, self.config.delta) {
             (None, None) => self.visits(sequence),
             _ => self.correlated(sequence),

@@ -6,7 +6,7 @@
 use paint_rng::Rng;
 
 use super::{SampleRef, Stream, correlate, plan::Plan};
-use crate::{Error, Result};
+use crate::Result;
 
 const DEFAULT_RATIO: f64 = 100.0;
 
@@ -14,10 +14,6 @@ impl Plan<'_> {
     /// One domain after the other; in each of them every class has its period.
     pub(super) fn label_shift(&self) -> Result<Stream> {
         let ratio = self.config.ratio.unwrap_or(DEFAULT_RATIO);
-        if !(ratio.is_finite() && ratio >= 1.0) {
-            let (expected, got) = ("a number, 1 or more".into(), ratio.to_string());
-            return Err(Error::Argument { what: "ratio", expected, got });
-        }
         self.reordered(self.sequence()?, |samples, segment| {
             let mut rng = self.seed.derive("scenario/shift", &[segment as u64]);
             Ok(shifted(correlate::by_class(self.dataset, samples)?, ratio, &mut rng))

@@ -8,7 +8,6 @@ use toml::toml;
 use paint_nn::backbone::Request;
 
 use super::*;
-use crate::entry::SourceNeed;
 use crate::{METHODS, by_name, stream, tiny_vit};
 
 /// A ViT whose predictions range from unsure to sure, over several classes.
@@ -312,7 +311,7 @@ fn a_method_that_does_no_harm_is_not_touched() {
 fn every_method_goes_on_from_a_saved_guard_and_stream_with_the_same_bits() {
     let model = vit();
     let args = BuildArgs::new(&model, Seed(0));
-    for entry in METHODS.iter().filter(|entry| entry.needs_source == SourceNeed::None) {
+    for entry in METHODS.iter().filter(|entry| !entry.needs_source.reads_images()) {
         let build = || -> Box<dyn Method> {
             let inner = entry.build(&args, &toml::Table::new()).unwrap();
             let config = Config { every: 1, ..Config::default() };

@@ -20,9 +20,9 @@
 //!   presets.
 //! - `threshold`: 0.92 on CIFAR and 0.1 on ImageNet; `restored`: 0.01 and 0.001.
 //! - The CIFAR code makes the views even if it does not use them, which changes nothing.
-//! - `optimizer`, `lr`: Adam 1e-3 on CIFAR, SGD with Nesterov momentum 0.01 on ImageNet. A transformer on ImageNet takes
-//!   1e-4, as in `ViDA`, because it collapses at 0.01. For a transformer on CIFAR no rate at a similar batch size is
-//!   published; ours is a quarter of the residual networks', since our batches are a quarter of theirs.
+//! - `optimizer`, `lr`: Adam 1e-3 on CIFAR, SGD with Nesterov momentum 0.01 on ImageNet. A transformer on ImageNet
+//!   takes 1e-4, as in `ViDA`, because it collapses at 0.01. For a transformer on CIFAR no rate at a similar batch
+//!   size is published; ours is a quarter of the residual networks', since our batches are a quarter of theirs.
 //! - Neither the class token nor the position embedding trains, as in the authors' choice of `weight` and `bias`.
 //! - A prediction without a step averages the same views that the next step would use.
 

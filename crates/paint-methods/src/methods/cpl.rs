@@ -16,7 +16,8 @@
 //! - `source_loss`: which loss the source was trained with is a fact about the weights. With cross-entropy, the
 //!   default, the method differs from TENT by its optimizer and its order alone. With `poly`, `eps` is 6 on CIFAR and
 //!   8 on ImageNet.
-//! - `lr`: SGD with Nesterov momentum, 1e-3 (on ImageNet-R the authors use 2.5e-3; set it). The authors adapt batch norms; on a transformer we take the layer norms.
+//! - `lr`: SGD with Nesterov momentum, 1e-3 (on ImageNet-R the authors use 2.5e-3; set it). The authors adapt batch
+//!   norms; on a transformer we take the layer norms.
 
 use paint_nn::loss;
 use paint_nn::params::Trainable;

@@ -118,7 +118,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     name: NAME,
     paper: "none",
     what: "tokens moved towards clean statistics, as far as evidence goes; with or without a gradient step",
-    needs_source: SourceNeed::None,
+    needs_source: SourceNeed::Statistics,
     runs_on: Networks::All,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),

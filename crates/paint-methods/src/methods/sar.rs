@@ -23,8 +23,8 @@
 //! - The authors leave out the last three blocks and the final norm of a transformer (`frozen_blocks`) and the last
 //!   stage of a ResNet-50, by name. Here it is by role, and the last stage of any residual network.
 //! - `lr`: SGD with momentum, 2.5e-4 for convolutional networks on ImageNet and 1e-3 on CIFAR. For transformers the
-//!   authors' rule is 1e-3 at batch size 64, in proportion at others: 7.8e-4 at 50. Their doubled rate for single images
-//!   is not implemented.
+//!   authors' rule is 1e-3 at batch size 64, in proportion at others: 7.8e-4 at 50. Their doubled rate for single
+//!   images is not implemented.
 //! - `loss = "come"` filters and minimises the entropy of an opinion instead (COME, Zhang et al. 2025,
 //!   arXiv:2410.10894), as in TENT.
 

@@ -5,8 +5,8 @@
 //! Takes the small files of `fixtures/checkpoints`, damages them and reads the result: bytes are flipped, cut,
 //! doubled, replaced by telling numbers and mixed with other files. Half of the archives are repacked with right
 //! checksums, so that the damage reaches the pickles and arrays inside. A panic or an allocation beyond the limit
-//! stops the run and leaves the input in a file; otherwise the last line counts what was run. One input in sixteen is the
-//! index of a folder with weights in two files.
+//! stops the run and leaves the input in a file; otherwise the last line counts what was run. One input in sixteen
+//! is the index of a folder with weights in two files.
 
 #[path = "../../tests/checkpoint_hostile/archive.rs"]
 mod archive;

@@ -1,10 +1,11 @@
 //! ConvNeXt (Liu et al. 2022), with timm's names.
 //!
-//! A stem of 4x4 patches, four stages of blocks, and between stages a norm and patches of 2x2. A block convolves each
-//! channel by itself, 7x7, and sends every pixel through a layer norm and an MLP; the result is scaled by channel and added.
-//! The classifier reads the normed mean over pixels.
+//! A stem of 4x4 patches, four stages of blocks, and between stages a norm and patches of 2x2. A block convolves
+//! each channel by itself, 7x7, and sends every pixel through a layer norm and an MLP; the result is scaled by
+//! channel and added. The classifier reads the normed mean over pixels.
 //!
-//! Channels come last throughout, `[B, N, C]` for `N = H·W` pixels: norms and MLPs read them so, and the convolutions can.
+//! Channels come last throughout, `[B, N, C]` for `N = H·W` pixels: norms and MLPs read them so, and the
+//! convolutions can.
 
 mod stage;
 

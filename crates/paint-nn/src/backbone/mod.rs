@@ -109,11 +109,11 @@ pub enum Statistics {
 
 /// Sees what each block gives, and decides what the next one reads.
 pub trait AfterBlock: fmt::Debug {
-    /// What to go on with in place of `tokens`, which block `index` gave. Of a convolutional network these are images
-    /// `[B, C, H, W]` and `prefix` is 0. Of a transformer they are `[B, T, D]`: `prefix` tokens, of which the class token
-    /// is the first, then prompts, then patches; one without a class token has no prefix. After the last block there are
-    /// only the first of them, if the classifier reads no others, unless
-    /// [`LastBlock::Whole`] was asked for. The shape must stay.
+    /// What to go on with in place of `tokens`, which block `index` gave. Of a convolutional network these are
+    /// images `[B, C, H, W]` and `prefix` is 0. Of a transformer they are `[B, T, D]`: `prefix` tokens, of which the
+    /// class token is the first, then prompts, then patches; one without a class token has no prefix. After the last
+    /// block there are only the first of them, if the classifier reads no others, unless [`LastBlock::Whole`] was
+    /// asked for. The shape must stay.
     fn after_block(&self, index: usize, prefix: usize, tokens: Tensor) -> Result<Tensor>;
 }
 
@@ -179,8 +179,8 @@ fn seen_by(hook: &dyn AfterBlock, index: usize, images: Tensor) -> Result<Tensor
 /// One block's attention.
 #[derive(Debug, Clone)]
 pub struct AttentionMap {
-    /// The probabilities, `[B, h, T, T]` over all tokens, first those that are no patches, last the patches; `[B, h, M, T]`
-    /// for [`Attention::Pooled`].
+    /// The probabilities, `[B, h, T, T]` over all tokens, first those that are no patches, last the patches;
+    /// `[B, h, M, T]` for [`Attention::Pooled`].
     pub map: Tensor,
     /// Which tokens these are.
     pub layout: MapLayout,

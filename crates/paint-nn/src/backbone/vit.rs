@@ -1,10 +1,10 @@
 //! The vision transformer (Dosovitskiy et al. 2021) and its relatives, with timm's names and PAINT's prompts.
 //!
-//! Tokens are `[CLS, P_1..P_L, patches]`; prompts enter once, at the input. Pre-norm blocks, no dropout. What the pooled
-//! tokens do not need is not computed: where the classifier reads the class token, the last block gives keys and values
-//! for all tokens and everything else for that one alone. [`Variant`] lists what relatives do otherwise. Prompts always
-//! stand before the patches: behind the class token and what follows it (distillation token, registers), first where
-//! there is no class token.
+//! Tokens are `[CLS, P_1..P_L, patches]`; prompts enter once, at the input. Pre-norm blocks, no dropout. What the
+//! pooled tokens do not need is not computed: where the classifier reads the class token, the last block gives keys
+//! and values for all tokens and everything else for that one alone. [`Variant`] lists what relatives do otherwise.
+//! Prompts always stand before the patches: behind the class token and what follows it (distillation token,
+//! registers), first where there is no class token.
 
 mod attention_pool;
 mod block;

@@ -1,7 +1,7 @@
 //! Weights that are given as a folder, or as an index of the files they are spread over.
 //!
-//! A folder of Hugging Face is taken as it is. An index (`model.safetensors.index.json`) says which file beside it holds
-//! which array; it may name no file elsewhere.
+//! A folder of Hugging Face is taken as it is. An index (`model.safetensors.index.json`) says which file beside it
+//! holds which array; it may name no file elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

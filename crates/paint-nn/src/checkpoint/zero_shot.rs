@@ -1,8 +1,8 @@
 //! A zero-shot classifier: text features, one row per class, in place of a trained head.
 //!
-//! The logit of a class is `s cos(x, t_c)`, where `x` is the projected feature of the image, `t_c` the feature of the
-//! class's text and `s` the scale of the weights (`exp(logit_scale)`, 100 if they have none). A constant that is added to
-//! all logits, as SigLIP has one, changes no prediction and is left out.
+//! The logit of a class is `s cos(x, t_c)`, where `x` is the projected feature of the image, `t_c` the feature of
+//! the class's text and `s` the scale of the weights (`exp(logit_scale)`, 100 if they have none). A constant that is
+//! added to all logits, as SigLIP has one, changes no prediction and is left out.
 
 use paint_files::{Dtype, Fault};
 

@@ -143,9 +143,9 @@ fn convnext(sizes: &ConvnextSizes) -> ConvnextConfig {
     ConvnextConfig { depths, dims, num_classes: num_classes.unwrap_or(1) }
 }
 
-/// Positions of a square of patches are taken as they are where the images have as many patches, and resampled as timm
-/// does where they have others: DINOv2 was trained at 518 pixels and is used at 224. Weights do not show which rectangle
-/// they were trained on, so positions that make no square have to fit.
+/// Positions of a square of patches are taken as they are where the images have as many patches, and resampled as
+/// timm does where they have others: DINOv2 was trained at 518 pixels and is used at 224. Weights do not show which
+/// rectangle they were trained on, so positions that make no square have to fit.
 fn positions(architecture: &Architecture) -> Positions {
     match architecture {
         Architecture::Vit(VitSizes { grid_side: Some(_), .. }) => Positions::Interpolate,

@@ -16,7 +16,7 @@ const FEWEST: usize = 3;
 
 /// What a reader can ask of a row: the word in the page, and what is written beside the box.
 const FILTERS: [(&str, &str); 2] =
-    [("source-free", "needs no source data"), ("forward-only", "no backward pass")];
+    [("source-free", "needs no source images"), ("forward-only", "no backward pass")];
 
 pub(super) fn section(results: &Results, timings: &[CellTiming], page: &mut Page) {
     if results.rows.len() < FEWEST || results.mixed {
@@ -64,12 +64,14 @@ fn line(row: &Row, timings: &[CellTiming], html: &mut String) {
     let need = methods.find(&row.method).ok().map(|entry| entry.needs_source);
     let source = match need {
         Some(SourceNeed::None) => "none",
+        Some(SourceNeed::Statistics) => "statistics",
         Some(SourceNeed::Unlabelled) => "images",
         Some(SourceNeed::Labelled) => "labelled images",
         None => "-",
     };
     let cost = row.cost.as_ref();
-    let holds = [need == Some(SourceNeed::None), cost.is_some_and(|cost| cost.backwards == 0.0)];
+    let free = need.is_some_and(|need| !need.reads_images());
+    let holds = [free, cost.is_some_and(|cost| cost.backwards == 0.0)];
     let words = FILTERS.iter().zip(holds).filter(|(_, holds)| *holds).map(|((word, _), _)| *word);
     let _ = write!(
         html,

@@ -8,6 +8,9 @@ use super::explanation::{Explanation, PresetRow, ValueRow, key_rows, value_at};
 pub(super) fn explain(row: &MethodEntry) -> anyhow::Result<Explanation> {
     let needs = match row.needs_source {
         SourceNeed::None => "no source images",
+        SourceNeed::Statistics => {
+            "no source images; on a transformer, their statistics beside the weights (paint stats)"
+        }
         SourceNeed::Unlabelled => {
             "unlabelled source images before deployment (--source-dataset, --source-data)"
         }

@@ -1,4 +1,5 @@
-//! Pooling by attention: a learnt query attends to all tokens, and a residual MLP follows (SigLIP; `attn_pool` of timm).
+//! Pooling by attention: a learnt query attends to all tokens, and a residual MLP follows (SigLIP; `attn_pool` of
+//! timm).
 
 use paint_tensor::Tensor;
 

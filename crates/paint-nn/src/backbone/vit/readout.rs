@@ -1,9 +1,10 @@
 //! From the tokens of the last block to logits.
 //!
-//! Tokens are `[prefix, P_1..P_L, patches]`, where the prefix is the class token followed by the distillation token or the
-//! registers, and empty in networks without a class token. What the classifier reads of prompts is the choice of
-//! [`Pooling`]: by default it reads what it reads without them, and with `cls_and_prompts` they are pooled with it: with
-//! the class token where that is read, with the patches where their mean is, and as keys of attention pooling.
+//! Tokens are `[prefix, P_1..P_L, patches]`, where the prefix is the class token followed by the distillation token
+//! or the registers, and empty in networks without a class token. What the classifier reads of prompts is the choice
+//! of [`Pooling`]: by default it reads what it reads without them, and with `cls_and_prompts` they are pooled with
+//! it: with the class token where that is read, with the patches where their mean is, and as keys of attention
+//! pooling.
 
 use paint_tensor::Tensor;
 
@@ -94,8 +95,8 @@ impl Readout {
         }
     }
 
-    /// Features `[B, D]` and logits `[B, C]` of tokens `[B, T, D]`. Where the classifier reads two vectors, the features
-    /// are the class token's.
+    /// Features `[B, D]` and logits `[B, C]` of tokens `[B, T, D]`. Where the classifier reads two vectors, the
+    /// features are the class token's.
     pub(super) fn forward(
         &self,
         params: &Params,

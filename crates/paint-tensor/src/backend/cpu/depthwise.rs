@@ -1,8 +1,8 @@
 //! Convolutions of each channel by itself. Channels come last, so that neighbours in memory do the same work: vectors
 //! run along channels, and the sums of a few channels stay in registers over all taps of a kernel.
 //!
-//! Every output element is summed over taps in one order, and the parts of a weight gradient do not depend on the number
-//! of threads, so neither do the bits.
+//! Every output element is summed over taps in one order, and the parts of a weight gradient do not depend on the
+//! number of threads, so neither do the bits.
 
 use std::ops::Range;
 
