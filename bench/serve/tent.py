@@ -9,7 +9,7 @@ import timm
 import torch
 from safetensors.torch import load_file
 
-MODEL = Path(__file__).parents[2] / "assets" / "vit_tiny_patch4_32_cifar10"
+MODEL = Path(__file__).parents[2] / "crates" / "paint-run" / "assets" / "vit_tiny_patch4_32_cifar10"
 LR, MOMENTUM, SIDE = 1e-3, 0.9, 32
 
 

@@ -1,12 +1,13 @@
 //! Where answers are computed: two threads of their own, each behind a bounded queue.
 //!
 //! One predicts with what was published; the other owns the states, takes steps, saves and restores. A prediction
-//! reads a [`Predictor`](paint_methods::Predictor), so it does not wait for a step. A full queue refuses; nothing
-//! waits for room.
+//! reads a [`Predictor`](paint_methods::Predictor), so it does not wait for a step, nor for the kernels of one. A full
+//! queue refuses; nothing waits for room.
 
 mod held;
 mod job;
 mod learn;
+mod pool;
 mod predict;
 mod task;
 
@@ -135,9 +136,11 @@ impl Engine {
         let (learn, tasks) = sync_channel(room + COMMANDS);
         let learner = Learn::new(Arc::clone(&shared));
         let (to_learn, at_predict) = (learn.clone(), Arc::clone(&shared));
+        let (predicting, stepping) = (pool::for_predictions()?, pool::for_steps()?);
+        let predicts = move || predict::run(&jobs, &to_learn, &at_predict);
         let threads = vec![
-            spawn("predict", move || predict::run(&jobs, &to_learn, &at_predict))?,
-            spawn("learn", move || learner.run(&tasks))?,
+            spawn("predict", move || predicting.install(predicts))?,
+            spawn("learn", move || stepping.install(move || learner.run(&tasks)))?,
         ];
         Ok((Self { shared, predict, learn }, Threads(threads)))
     }
