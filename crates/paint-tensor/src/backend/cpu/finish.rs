@@ -31,44 +31,67 @@ pub(super) fn finish_columns(finish: Finish, c: &mut [f32], slope: &mut [f32], a
         Finish::Bias(bias) => Some(bias),
         Finish::Gelu { bias } | Finish::Residual { bias, .. } => bias,
     };
-    let none = [0.0_f32; NR];
     // One pass over each row: a second one would wait for the stores of the first.
     vectorized(
         #[inline(always)]
         || {
             for (i, row) in c.chunks_exact_mut(n).enumerate() {
+                let (here, there) = (i * n, (first_row + i) * n);
                 for start in (from..to).step_by(NR) {
-                    let end = (start + NR).min(to);
-                    let bias = bias.map_or(&none[..end - start], |bias| &bias[start..end]);
-                    let row = &mut row[start..end];
-                    match finish {
-                        Finish::Gelu { .. } if slope.is_empty() => {
-                            row.iter_mut().zip(bias).for_each(|(y, b)| *y = math::gelu(*y + b).0);
-                        }
-                        Finish::Gelu { .. } => {
-                            let slope = &mut slope[i * n + start..i * n + end];
-                            for ((y, b), slope) in row.iter_mut().zip(bias).zip(slope) {
-                                (*y, *slope) = math::gelu(*y + b);
-                            }
-                        }
-                        Finish::Times(factors) => {
-                            let at = (first_row + i) * n;
-                            let factors = &factors[at + start..at + end];
-                            row.iter_mut().zip(factors).for_each(|(y, f)| *y *= f);
-                        }
-                        Finish::Residual { residual, .. } => {
-                            let at = (first_row + i) * n;
-                            let residual = &residual[at + start..at + end];
-                            for ((y, b), r) in row.iter_mut().zip(bias).zip(residual) {
-                                *y = *y + b + r;
-                            }
-                        }
-                        Finish::Bias(_) | Finish::None => {
-                            row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
-                        }
+                    let at = [start, here, there];
+                    if start + NR <= to {
+                        // A copy of a length that the compiler knows is two registers.
+                        span(finish, bias, row, slope, at, NR);
+                    } else {
+                        span(finish, bias, row, slope, at, to - start);
                     }
                 }
             }
         },
     );
+}
+
+/// `len` columns of one row from `start` on; the row begins at `here` in `slope` and at `there` in whole matrices.
+///
+/// Everything is copied into arrays first: of those the compiler knows that none overlaps another.
+#[inline(always)]
+fn span(
+    finish: Finish,
+    bias: Option<&[f32]>,
+    row: &mut [f32],
+    slope: &mut [f32],
+    [start, here, there]: [usize; 3],
+    len: usize,
+) {
+    let row = &mut row[start..][..len];
+    let (y, mut out) = (padded(row), [0.0; NR]);
+    let b = bias.map_or([0.0; NR], |bias| padded(&bias[start..][..len]));
+    match finish {
+        Finish::Gelu { .. } if slope.is_empty() => {
+            (0..NR).for_each(|i| out[i] = math::gelu(y[i] + b[i]).0);
+        }
+        Finish::Gelu { .. } => {
+            let mut rise = [0.0; NR];
+            (0..NR).for_each(|i| (out[i], rise[i]) = math::gelu(y[i] + b[i]));
+            slope[here + start..][..len].copy_from_slice(&rise[..len]);
+        }
+        Finish::Times(factors) => {
+            let factors = padded(&factors[there + start..][..len]);
+            (0..NR).for_each(|i| out[i] = y[i] * factors[i]);
+        }
+        Finish::Residual { residual, .. } => {
+            let residual = padded(&residual[there + start..][..len]);
+            (0..NR).for_each(|i| out[i] = y[i] + b[i] + residual[i]);
+        }
+        Finish::Bias(_) | Finish::None => (0..NR).for_each(|i| out[i] = y[i] + b[i]),
+    }
+    row.copy_from_slice(&out[..len]);
+}
+
+/// Up to `NR` values, and zeros.
+#[inline(always)]
+fn padded(values: &[f32]) -> [f32; NR] {
+    let mut all = [0.0; NR];
+    all[..values.len()].copy_from_slice(values);
+    all
 }
