@@ -2,9 +2,13 @@
 
     pip install torch timm safetensors target/wheels/paint_tta-*.whl
     python bench/compare_tent.py --backbones vit_tiny_patch16_224:50,vit_base_patch16_224:8 --threads 2
+    python bench/compare_tent.py --threads 2 --backbones \
+        convnext_tiny:8,swin_tiny_patch4_window7_224:8,vit_small_patch14_dinov2@224:8,vit_base_patch16_clip_224:8
 
-Prints a Markdown table: medians over all rounds of wall time and CPU time of one step, peak memory with and without what the
-imports alone take, ratios (ours / PyTorch's, below 1 is better), and the largest difference of logits in the first three steps.
+A backbone is NAME[@SIZE][:BATCH]: any network of timm whose norms are layer norms, with images of SIZE in place of its
+own. Prints a Markdown table: medians over all rounds of wall time and CPU time of one step, peak memory with and without
+what the imports alone take, ratios (ours / PyTorch's, below 1 is better), and the largest difference of logits in the
+first three steps.
 """
 
 import argparse
@@ -33,11 +37,12 @@ def medians(worker):
     return middle("ms_per_step"), middle("cpu_ms_per_step"), peak, peak - worker.ready["imported_bytes"]
 
 
-def compare(args, backbone, batch):
+def compare(args, backbone, size, batch):
     names = ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"]
     env = os.environ | {name: str(args.threads) for name in names}
     with tempfile.TemporaryDirectory() as folder:
         flags = ["--backbone", backbone, "--folder", folder]
+        flags += ["--image-size", size] if size else []
         subprocess.run([sys.executable, SCRIPT, "make", *flags], check=True)
         flags += ["--batch", batch, "--repeat", args.repeat]
         workers = [Worker(which, SCRIPT, which, *flags, env=env) for which in ("torch", "paint")]
@@ -69,7 +74,8 @@ def main():
     print("|---|---|---:|---:|---:|---:|---:|")
     for backbone in args.backbones.split(","):
         name, _, batch = backbone.partition(":")
-        compare(args, name, int(batch or 50))
+        name, _, size = name.partition("@")
+        compare(args, name, size, int(batch or 50))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""A TENT loop on a timm ViT with random weights, in PyTorch or with `paint_tta`, as a worker of compare_tent.py.
+"""A TENT loop on a timm network with random weights, in PyTorch or with `paint_tta`, as a worker of compare_tent.py.
 
     python bench/tent_step.py make  --backbone vit_tiny_patch16_224 --folder DIR
     python bench/tent_step.py torch --backbone vit_tiny_patch16_224 --folder DIR --batch 50 --repeat 3
     python bench/tent_step.py paint --backbone vit_tiny_patch16_224 --folder DIR --batch 50 --repeat 3
 
-`make` writes the module's weights where both read them. The workers answer each line on stdin with one JSON line. The worker of
-`paint_tta` never imports torch, so its memory is its own.
+`make` writes the module's weights where both read them; `--image-size` replaces the size that timm gives. The workers
+answer each line on stdin with one JSON line. The worker of `paint_tta` never imports torch, so its memory is its own.
 """
 
 import argparse
@@ -20,28 +20,37 @@ import numpy as np
 
 LR, MOMENTUM = 1e-3, 0.9
 WEIGHTS = "model.safetensors"
+CLASSES = 1000
 
 
 def images(batch, side):
     return np.random.default_rng(0).random((batch, 3, side, side), dtype=np.float32)
 
 
+def network(args):
+    """The module, with a classifier where timm has features only, and the side of its images."""
+    import timm
+
+    size = {} if args.image_size is None else {"img_size": args.image_size}
+    model = timm.create_model(args.backbone, num_classes=CLASSES, **size)
+    return model, args.image_size or model.pretrained_cfg["input_size"][1]
+
+
 def make(args):
     import paint_tta as pt
-    import timm
     import torch
 
     torch.manual_seed(0)
-    pt.write_weights(timm.create_model(args.backbone), Path(args.folder) / WEIGHTS)
+    model, side = network(args)
+    pt.write_weights(model, Path(args.folder) / WEIGHTS, preprocess={"input_size": [side, side]})
 
 
 def torch_step(args):
     """As the authors have it: the norms train, the entropy of the batch is the loss, the logits are those before the step."""
-    import timm
     import torch
     from safetensors.torch import load_file
 
-    model = timm.create_model(args.backbone)
+    model, side = network(args)
     model.load_state_dict(load_file(Path(args.folder) / WEIGHTS))
     model.eval().requires_grad_(False)
     norms = [part for part in model.modules() if isinstance(part, torch.nn.LayerNorm)]
@@ -49,7 +58,7 @@ def torch_step(args):
     optimizer = torch.optim.SGD(trained, lr=LR, momentum=MOMENTUM)
     cfg = model.pretrained_cfg
     mean, std = (torch.tensor(cfg[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
-    x = torch.from_numpy(images(args.batch, cfg["input_size"][1]))
+    x = torch.from_numpy(images(args.batch, side))
 
     def step():
         logits = model((x - mean) / std)
@@ -105,6 +114,7 @@ def main():
     parser.add_argument("which", choices=["make", "torch", "paint"])
     parser.add_argument("--backbone", required=True)
     parser.add_argument("--folder", required=True)
+    parser.add_argument("--image-size", type=int)
     parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--repeat", type=int, default=3)
     args = parser.parse_args()

@@ -58,8 +58,8 @@ def test_the_logits_of_a_torchvision_resnet_are_torchs(resnet: Any) -> None:
 
 
 def test_an_unknown_architecture_is_refused_by_name() -> None:
-    with pytest.raises(pt.WeightsError, match="^swin_tiny_patch4_window7_224: the weights of a Swin"):
-        source(timm.create_model("swin_tiny_patch4_window7_224", num_classes=3))
+    with pytest.raises(pt.WeightsError, match="^maxvit_tiny_tf_224: the weights of a MaxViT"):
+        source(timm.create_model("maxvit_tiny_tf_224", num_classes=3))
     small = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.LazyLinear(2))
     small(torch.rand(1, 3, 64, 96))
     with pytest.raises(pt.WeightsError, match="^Sequential: "):

@@ -1,5 +1,5 @@
-//! What every method promises, on every relative of the ViT and on ConvNeXt: it keeps the promises or refuses the
-//! network with the reason. `contract.rs` has the whole contract on the plain ViT, with every preset.
+//! What every method promises, on every relative of the ViT, on ConvNeXt and on Swin: it keeps the promises or refuses
+//! the network with the reason. `contract.rs` has the whole contract on the plain ViT, with every preset.
 
 #![expect(clippy::unwrap_used, reason = "a method that cannot be built or run breaks its contract")]
 
@@ -11,6 +11,7 @@ use std::path::Path;
 
 use paint_methods::{BuildArgs, METHODS, Method, MethodEntry, Networks, SourceData};
 use paint_nn::backbone::convnext::ConvnextConfig;
+use paint_nn::backbone::swin::SwinConfig;
 use paint_nn::backbone::vit::{HeadKind, Positioned, Variant, VitConfig};
 use paint_nn::backbone::{Backbone, BuildOptions, Weights};
 use paint_nn::checkpoint::{self, Activation, Checkpoint, GlobalPool, Preprocess};
@@ -21,7 +22,7 @@ use toml::{Table, toml};
 const PLAIN: Variant = Variant::PLAIN;
 const CLASSES: usize = tiny_vit::CONFIG.num_classes;
 
-/// One network per part that a family adds, and a ConvNeXt.
+/// One network per part that a family adds, a ConvNeXt and a Swin.
 fn families() -> Vec<(&'static str, Box<dyn Backbone>)> {
     let dinov2 = Variant { layer_scale: true, positioned: Positioned::Patches, ..PLAIN };
     let clip = Variant {
@@ -50,7 +51,7 @@ fn families() -> Vec<(&'static str, Box<dyn Backbone>)> {
         ("mean with fc_norm", Variant { global_pool: GlobalPool::Avg, fc_norm: true, ..PLAIN }),
     ];
     let vits = vits.into_iter().map(|(family, variant)| (family, vit(variant)));
-    vits.chain([("ConvNeXt", convnext())]).collect()
+    vits.chain([("ConvNeXt", convnext()), ("Swin", swin())]).collect()
 }
 
 /// Why a method refuses a network; the README says the same.
@@ -86,7 +87,27 @@ fn vit(variant: Variant) -> Box<dyn Backbone> {
 
 /// The network of a golden file; the scales of a drawn one are so small that its blocks do nothing.
 fn convnext() -> Box<dyn Backbone> {
-    let path = "../../fixtures/families/timm_convnext.safetensors";
+    let config = ConvnextConfig { depths: [1, 2, 1, 1], dims: [4, 6, 8, 10], num_classes: CLASSES };
+    let (weights, options) = golden("timm_convnext", [32, 48]);
+    Box::new(config.build("convnext", weights, &options).unwrap())
+}
+
+/// Two stages whose grids are padded, and shifted windows in both.
+fn swin() -> Box<dyn Backbone> {
+    let config = SwinConfig {
+        embed_dim: 8,
+        depths: vec![2, 2],
+        num_heads: vec![2, 4],
+        window_size: 4,
+        num_classes: CLASSES,
+    };
+    let (weights, options) = golden("timm_swin", [44, 36]);
+    Box::new(config.build("swin", weights, &options).unwrap())
+}
+
+/// The weights of a golden file, for images of this size.
+fn golden(case: &str, size: [usize; 2]) -> (Weights, BuildOptions) {
+    let path = format!("../../fixtures/families/{case}.safetensors");
     let golden = checkpoint::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let mut weights = Checkpoint::new(golden.format);
     for (name, array) in golden {
@@ -94,12 +115,9 @@ fn convnext() -> Box<dyn Backbone> {
             weights.insert(name.to_owned(), array).unwrap();
         }
     }
-    let config = ConvnextConfig { depths: [1, 2, 1, 1], dims: [4, 6, 8, 10], num_classes: CLASSES };
-    let options = BuildOptions {
-        preprocess: Some(Preprocess::usual([32, 48])),
-        ..BuildOptions::new(&Device::cpu())
-    };
-    Box::new(config.build("convnext", Weights::Checkpoint(weights), &options).unwrap())
+    let preprocess = Some(Preprocess::usual(size));
+    let options = BuildOptions { preprocess, ..BuildOptions::new(&Device::cpu()) };
+    (Weights::Checkpoint(weights), options)
 }
 
 fn images(model: &dyn Backbone, seed: u64, b: usize) -> Tensor {

@@ -37,6 +37,7 @@ pub use op::distort::{BLUR_TAPS, ColorOp, Distortion, Noise};
 pub use op::images::{Draw, Edge, Images, Rect, Tone, View};
 pub use op::mlp::Mlp;
 pub use op::step::{StepParam, SteppedParam, TrainingStep};
+pub use op::windows::Windows;
 pub use routine::Routine;
 pub use tape::Gradients;
 pub use tensor::Tensor;

@@ -124,8 +124,8 @@ pub const PRESETS: &[Preset] = &[VIT, VIT_FINETUNE, CNN];
 /// The usual one for a network with drawn or given weights.
 pub fn preset_for(family: Family, given_weights: bool) -> &'static Preset {
     match (family, given_weights) {
-        (Family::Transformer, false) => &VIT,
-        (Family::Transformer, true) => &VIT_FINETUNE,
+        (Family::Transformer | Family::Windows, false) => &VIT,
+        (Family::Transformer | Family::Windows, true) => &VIT_FINETUNE,
         (Family::Convolutional, _) => &CNN,
     }
 }

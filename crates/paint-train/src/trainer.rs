@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use paint_nn::backbone::{Backbone, BnMode, Request, Statistics};
 use paint_nn::loss::cross_entropy_soft;
-use paint_nn::params::{Role, Trainable};
+use paint_nn::params::{Part, Role, Trainable};
 use paint_tensor::{Device, Images, Moments, Tensor};
 
 use crate::batch::Batch;
@@ -42,7 +42,8 @@ impl Trainer {
     /// Prepares to train all parameters of `model`.
     pub fn new(mut model: Box<dyn Backbone>, recipe: Recipe) -> Result<Self> {
         recipe.check()?;
-        let transformer = model.params().iter().any(|param| param.role() == Role::PosEmbed);
+        let attends = |role| matches!(role, Role::Block { part: Part::Qkv, .. });
+        let transformer = model.params().iter().any(|param| attends(param.role()));
         if recipe.drop_path > 0.0 && !transformer {
             let name = &model.spec().name;
             let why = format!("drop_path: expected 0, as {name} has no branches to leave out");

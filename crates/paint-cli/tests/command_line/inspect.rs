@@ -102,9 +102,9 @@ fn networks_that_are_not_built_here_are_named_by_inspect_and_by_run() {
         arrays.insert("blocks.0.attn.q_norm.weight".into(), (vec![64], vec![1.0; 64]));
         arrays
     };
-    let swin = zeros(&[
+    let swin_v2 = zeros(&[
         ("patch_embed.proj.weight", &[96, 3, 4, 4]),
-        ("layers.0.blocks.0.attn.relative_position_bias_table", &[169, 3]),
+        ("layers.0.blocks.0.attn.logit_scale", &[3, 1, 1]),
         ("layers.0.blocks.0.norm1.weight", &[96]),
         ("head.fc.weight", &[10, 768]),
     ]);
@@ -117,7 +117,7 @@ fn networks_that_are_not_built_here_are_named_by_inspect_and_by_run() {
         ("half a layer scale", layer_scale, ["missing", "blocks.0.ls2.gamma"].as_slice()),
         ("half a norm", clip, &["missing", "norm_pre.bias"]),
         ("norms of heads", heads, &["norms of queries and keys"]),
-        ("swin", swin, &["a Swin transformer", "paint list backbones"]),
+        ("swin_v2", swin_v2, &["a Swin Transformer V2", "paint list backbones"]),
         ("headless", headless, &["they lack a classifier"]),
     ] {
         let path = write(temp.path(), name, &arrays);
@@ -147,6 +147,26 @@ fn a_residual_network_is_named_by_its_arrays_alone() {
     assert!(ran.status.success(), "{}", told(&ran));
     let config = fs::read_to_string(out.join("config.toml")).unwrap();
     assert!(config.contains("backbone = \"cifar_resnet20\""), "{config}");
+}
+
+#[test]
+fn a_swin_is_read_off_its_arrays_and_what_its_sizes_imply_is_left_out() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/families");
+    let file = checkpoint::read(fixtures.join("torchvision_swin.safetensors")).unwrap();
+    let param = |(name, array): (String, checkpoint::Array)| {
+        Some((name.strip_prefix("param.")?.to_owned(), (array.shape, array.data)))
+    };
+    let temp = tempfile::tempdir().unwrap();
+    let arrays = file.into_iter().filter_map(param).collect();
+    let path = write(temp.path(), "model.safetensors", &arrays);
+    let (output, report) = inspect(&path);
+    let found = &report["architecture"];
+    assert_eq!(found["family"], "swin", "{}", told(&output));
+    assert_eq!(found["num_heads"], serde_json::json!([2, 4]));
+    assert_eq!(found["window_size"], 4);
+    let text = paint(&["inspect", path.to_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8_lossy(&text.stdout);
+    assert!(text.contains("Swin Transformer, blocks [2, 2]"), "{text}");
 }
 
 #[test]

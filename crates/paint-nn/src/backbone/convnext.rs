@@ -11,8 +11,9 @@ mod stage;
 
 use paint_tensor::Tensor;
 
-use self::stage::{Block, Downsample, Grid, Patches, Stage};
+use self::stage::{Block, Downsample, Stage};
 use super::input::{Input, preprocess};
+use super::pixels::{Patches, after_block};
 use super::residual::Assembly;
 use super::{Backbone, BuildOptions, Features, Request, Sizes, Spec, Weights};
 use crate::checkpoint::{Activation, Checkpoint, Format};
@@ -173,7 +174,7 @@ impl Backbone for Convnext {
     }
 
     fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {
-        request.refuse_tokens(&self.spec.name)?;
+        request.refuse_transformer(&self.spec.name)?;
         let (params, parts) = (&self.params, &self.parts);
         let (x, mut grid) = parts.stem.of_images(params, embedding)?;
         let mut x = parts.stem_norm.forward(params, &x)?.compact()?;
@@ -195,13 +196,4 @@ impl Backbone for Convnext {
         };
         Ok(Features { pooled, logits, attention: Vec::new(), statistics: Vec::new() })
     }
-}
-
-/// What the request makes of the pixels that a block gave; it sees images.
-fn after_block(request: &Request<'_>, index: usize, x: Tensor, grid: Grid) -> Result<Tensor> {
-    let Some(hook) = request.after_block else { return Ok(x) };
-    let [b, n, c] = x.dims3("pixels")?;
-    let images = x.transpose(1, 2)?.reshape([b, c, grid[0], grid[1]])?;
-    let images = super::seen_by(hook, index, images)?;
-    Ok(images.reshape([b, c, n])?.transpose(1, 2)?)
 }

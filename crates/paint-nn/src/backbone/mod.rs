@@ -3,11 +3,14 @@
 //! Letters: `B` batch, `C` classes, `N` patches, `D` width, `P` prompt tokens, images `[B, 3, H, W]` with values in
 //! `[0, 1]`: mean and standard deviation are applied inside, because they belong to the weights.
 
+mod branches;
 pub mod cifar_resnet;
 pub mod convnext;
 mod input;
+mod pixels;
 pub mod residual;
 pub mod resnet;
+pub mod swin;
 mod table;
 pub mod vit;
 pub mod watch;
@@ -42,7 +45,7 @@ pub struct Spec {
     pub feature_dim: usize,
     /// The number of blocks.
     pub depth: usize,
-    /// How many of them each stage has; a transformer is one stage.
+    /// How many of them each stage has; a plain transformer is one stage.
     pub stages: Vec<usize>,
     /// Mean, standard deviation, resize and crop of the weights.
     pub preprocess: Preprocess,
@@ -109,7 +112,7 @@ pub enum Statistics {
 
 /// Sees what each block gives, and decides what the next one reads.
 pub trait AfterBlock: fmt::Debug {
-    /// What to go on with in place of `tokens`, which block `index` gave. Of a convolutional network these are
+    /// What to go on with in place of `tokens`, which block `index` gave. Of a network with stages these are
     /// images `[B, C, H, W]` and `prefix` is 0. Of a transformer they are `[B, T, D]`: `prefix` tokens, of which the
     /// class token is the first, then prompts, then patches; one without a class token has no prefix. After the last
     /// block there are only the first of them, if the classifier reads no others, unless [`LastBlock::Whole`] was
@@ -145,27 +148,39 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// Refuses what needs tokens that all attend to each other; `kind` says what the network is in place of that.
+    fn refuse_tokens(&self, network: &str, kind: &str) -> Result<()> {
+        refuse_any(
+            network,
+            kind,
+            &[
+                ("prompt tokens", self.prompt.is_some()),
+                ("kept patches", self.patches.is_some()),
+                ("attention maps", self.attention != Attention::Omit),
+            ],
+        )
+    }
+
     /// Refuses what only a transformer has, for a convolutional network.
-    fn refuse_tokens(&self, network: &str) -> Result<()> {
-        for (what, asked) in [
-            ("prompt tokens", self.prompt.is_some()),
-            ("kept patches", self.patches.is_some()),
-            ("attention maps", self.attention != Attention::Omit),
-            ("scaled branches", !self.branches.is_empty()),
-        ] {
-            if asked {
-                return Err(Error::Argument {
-                    what,
-                    expected: "a vision transformer, a convolutional network has none".into(),
-                    got: network.to_owned(),
-                });
-            }
-        }
-        Ok(())
+    fn refuse_transformer(&self, network: &str) -> Result<()> {
+        let kind = "a convolutional network";
+        self.refuse_tokens(network, kind)?;
+        refuse_any(network, kind, &[("scaled branches", !self.branches.is_empty())])
     }
 }
 
-/// What a hook makes of the images `[B, C, H, W]` that a block of a convolutional network gave.
+fn refuse_any(network: &str, kind: &str, asked: &[(&'static str, bool)]) -> Result<()> {
+    match asked.iter().find(|(_, asked)| *asked) {
+        None => Ok(()),
+        Some((what, _)) => Err(Error::Argument {
+            what,
+            expected: format!("a vision transformer, {kind} has none"),
+            got: network.to_owned(),
+        }),
+    }
+}
+
+/// What a hook makes of the images `[B, C, H, W]` that a block gave.
 fn seen_by(hook: &dyn AfterBlock, index: usize, images: Tensor) -> Result<Tensor> {
     let expected = images.shape().to_vec();
     let images = hook.after_block(index, 0, images)?;

@@ -185,7 +185,7 @@ impl Backbone for ResidualNet {
     }
 
     fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {
-        request.refuse_tokens(&self.spec.name)?;
+        request.refuse_transformer(&self.spec.name)?;
         let (params, parts) = (&self.params, &self.parts);
         let seen = (request.statistics == Statistics::Keep).then(Default::default);
         let pass = &NormPass { mode: self.batch_norm, seen };

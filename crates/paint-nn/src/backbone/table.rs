@@ -4,6 +4,7 @@ use super::cifar_resnet::CifarResnetConfig;
 use super::convnext::{self, ConvnextConfig};
 use super::residual;
 use super::resnet::{ResnetConfig, StrideIn};
+use super::swin::{self, SwinConfig};
 use super::vit::{self, Vit, VitConfig};
 use super::wide_resnet::WideResnetConfig;
 use super::{Backbone, BuildOptions, Weights};
@@ -15,6 +16,8 @@ use crate::error::{Error, Misfit, Result};
 pub enum Family {
     /// Attention over tokens.
     Transformer,
+    /// Attention inside windows, in stages.
+    Windows,
     /// Convolutions with norms over channels.
     Convolutional,
 }
@@ -114,6 +117,22 @@ macro_rules! convnext {
     };
 }
 
+/// A row whose model is a Swin Transformer of the given sizes.
+macro_rules! swin {
+    ($name:literal, $summary:literal, $config:expr) => {
+        BackboneEntry {
+            name: $name,
+            summary: $summary,
+            family: Family::Windows,
+            build: |name, weights, options| {
+                Ok(Box::new($config.build(name, weights, options)?) as Box<dyn Backbone>)
+            },
+            misfit: |weights| swin::misfit(&$config, weights),
+            sizes: || swin::sizes(&$config),
+        }
+    };
+}
+
 /// Every backbone, by name.
 pub const BACKBONES: &[BackboneEntry] = &[
     vit!(
@@ -191,6 +210,21 @@ pub const BACKBONES: &[BackboneEntry] = &[
     convnext!("convnext_tiny", "ConvNeXt-Tiny, 224x224 images", ConvnextConfig::tiny()),
     convnext!("convnext_small", "ConvNeXt-Small, 224x224 images", ConvnextConfig::small()),
     convnext!("convnext_base", "ConvNeXt-Base, 224x224 images", ConvnextConfig::base()),
+    swin!(
+        "swin_tiny_patch4_window7_224",
+        "Swin-Tiny, 7x7 windows, 224x224 images",
+        SwinConfig::tiny()
+    ),
+    swin!(
+        "swin_small_patch4_window7_224",
+        "Swin-Small, 7x7 windows, 224x224 images",
+        SwinConfig::small()
+    ),
+    swin!(
+        "swin_base_patch4_window7_224",
+        "Swin-Base, 7x7 windows, 224x224 images",
+        SwinConfig::base()
+    ),
 ];
 
 /// The row of a name.

@@ -20,6 +20,7 @@ pub use variant::{HeadKind, Positioned, Variant};
 
 use paint_tensor::Tensor;
 
+use super::branches::Branches;
 use super::input::{Input, preprocess};
 use super::{
     Attention, AttentionMap, Backbone, BuildOptions, Features, LastBlock, MapLayout, Positions,
@@ -29,7 +30,7 @@ use crate::checkpoint::{Checkpoint, Traits};
 use crate::error::{Error, Misfit, Result};
 use crate::layers::LayerNorm;
 use crate::params::{ParamId, Params};
-use block::{Block, Branches};
+use block::Block;
 use readout::{Layout, Readout};
 
 /// A vision transformer.

@@ -1,5 +1,7 @@
 //! Which network a set of arrays belongs to, read off names and shapes.
 
+mod swin;
+
 use serde::Serialize;
 
 use super::Checkpoint;
@@ -11,6 +13,7 @@ use super::foreign;
 use super::model_config::ModelConfig;
 use super::names::NUM_HEADS;
 use super::zero_shot::COSINE_HEAD;
+pub use swin::SwinSizes;
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -22,6 +25,8 @@ pub enum Architecture {
     Resnet(ResnetSizes),
     /// A ConvNeXt.
     Convnext(ConvnextSizes),
+    /// A Swin Transformer.
+    Swin(SwinSizes),
     /// A known network that is not built here.
     Foreign {
         /// What it is.
@@ -93,11 +98,14 @@ pub struct ConvnextSizes {
 }
 
 impl Architecture {
-    /// Finds the network of a checkpoint with timm names (see [`to_timm`](super::to_timm)). A ViT or ConvNeXt
+    /// Finds the network of a checkpoint with timm names (see [`to_timm`](super::to_timm)). A ViT, ConvNeXt or Swin
     /// whose arrays contradict each other is an error; a network that is not known is not.
     pub fn detect(checkpoint: &Checkpoint, config: &ModelConfig) -> Result<Self> {
         if let Some(network) = foreign::network(checkpoint.iter().map(|(name, _)| name)) {
             return Ok(Self::Foreign { network });
+        }
+        if checkpoint.get(&swin::table(0)).is_some() {
+            return swin::sizes(checkpoint).map(Self::Swin).map_err(Error::Architecture);
         }
         if checkpoint.get("patch_embed.proj.weight").is_some() {
             return vit(checkpoint, config).map(Self::Vit).map_err(Error::Architecture);

@@ -10,13 +10,18 @@ struct Sign {
 }
 
 /// Whole networks; the first that fits is meant.
-const NETWORKS: [Sign; 6] = [
+const NETWORKS: [Sign; 7] = [
     Sign {
-        words: "a Swin transformer (attention inside windows)",
+        words: "a Swin Transformer V2 (attention by cosines)",
         is: |name| {
-            name.starts_with("layers.") && name.ends_with(".attn.relative_position_bias_table")
-                || name.starts_with("swin.")
+            name.starts_with("swinv2.")
+                || name.starts_with("layers.") && name.ends_with(".attn.logit_scale")
+                || name.starts_with("features.") && name.ends_with(".attn.logit_scale")
         },
+    },
+    Sign {
+        words: "a MaxViT (attention inside blocks and over grids)",
+        is: |name| name.contains(".attn_grid."),
     },
     Sign {
         words: "a ConvNeXt V2 (norms of responses)",
@@ -120,8 +125,10 @@ mod tests {
     #[test]
     fn networks_are_known_by_the_names_of_their_arrays() {
         for (name, word) in [
-            ("layers.0.blocks.0.attn.relative_position_bias_table", "Swin"),
-            ("swin.encoder.layers.0.blocks.0.layernorm_before.weight", "Swin"),
+            ("layers.0.blocks.0.attn.logit_scale", "Swin Transformer V2"),
+            ("features.1.0.attn.logit_scale", "Swin Transformer V2"),
+            ("swinv2.encoder.layers.0.blocks.0.layernorm_before.weight", "Swin Transformer V2"),
+            ("stages.0.blocks.0.attn_grid.norm1.weight", "MaxViT"),
             ("convnextv2.embeddings.patch_embeddings.weight", "ConvNeXt V2"),
             ("stages.0.blocks.0.mlp.grn.weight", "ConvNeXt V2"),
             ("blocks.0.mlp_tokens.fc1.weight", "Mixer"),

@@ -41,7 +41,7 @@ use paint_files::npy::MAGIC;
 use paint_files::zip::Archive;
 use paint_files::{Budget, Source, abridged};
 
-pub use architecture::{Architecture, ConvnextSizes, HeadsFrom, ResnetSizes, VitSizes};
+pub use architecture::{Architecture, ConvnextSizes, HeadsFrom, ResnetSizes, SwinSizes, VitSizes};
 pub use array::Array;
 pub use digest::sha256;
 pub use error::{Error, Result};

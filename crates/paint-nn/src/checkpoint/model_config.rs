@@ -112,7 +112,7 @@ impl Json {
             ("vision_config", "num_attention_heads"),
             ("", "num_attention_heads"),
         ] {
-            let heads = self.at(place, field).positive()?;
+            let heads = self.at(place, field).heads()?;
             config.num_heads = config.num_heads.or(heads);
         }
         for place in ["vision_config", ""] {
@@ -259,8 +259,16 @@ impl Field<'_> {
         self.parse(expected, |value| value.as_f64().filter(|x| allowed(*x)).map(|x| x as f32))
     }
 
-    fn positive(&self) -> Result<Option<usize>> {
-        self.parse("a whole number above 0", size)
+    /// A number of heads. One for each stage is checked and left alone: the arrays of such a network show them.
+    fn heads(&self) -> Result<Option<usize>> {
+        let expected = "a whole number above 0, or one for each stage";
+        let heads = self.parse(expected, |value| match value {
+            Value::Array(stages) => {
+                (!stages.is_empty() && stages.iter().all(|n| size(n).is_some())).then_some(None)
+            }
+            other => size(other).map(Some),
+        })?;
+        Ok(heads.flatten())
     }
 
     fn channels(&self) -> Result<Option<[f32; 3]>> {

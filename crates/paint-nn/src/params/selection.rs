@@ -45,9 +45,11 @@ pub enum Part {
     ShortcutConv,
     /// The norm on the shortcut.
     ShortcutNorm,
-    /// The norm before a stage of ConvNeXt, of whose first block it is a part.
+    /// The bias of relative positions (`attn.relative_position_bias_table`).
+    RelativePositions,
+    /// The norm before a stage of ConvNeXt or Swin, of whose first block it is a part.
     DownsampleNorm,
-    /// The convolution after that norm.
+    /// The convolution, or linear map, after that norm.
     DownsampleConv,
 }
 
@@ -113,6 +115,13 @@ impl Role {
     /// The layer parameter it is; tokens and position embeddings are none.
     pub fn slot(self) -> Option<Slot> {
         match self {
+            Self::ClsToken
+            | Self::DistToken
+            | Self::RegToken
+            | Self::PoolToken
+            | Self::PosEmbed
+            | Self::Block { part: Part::RelativePositions, .. }
+            | Self::Prompt => None,
             Self::PatchEmbed(slot)
             | Self::FinalNorm(slot)
             | Self::StemConv(slot)
@@ -121,12 +130,6 @@ impl Role {
             | Self::Pool(slot)
             | Self::Block { slot, .. } => Some(slot),
             Self::Projection => Some(Slot::Weight),
-            Self::ClsToken
-            | Self::DistToken
-            | Self::RegToken
-            | Self::PoolToken
-            | Self::PosEmbed
-            | Self::Prompt => None,
         }
     }
 }
@@ -223,7 +226,8 @@ mod tests {
 
     #[test]
     fn layers_are_neither_tokens_nor_positions() {
-        for role in [Role::ClsToken, Role::PosEmbed, Role::Prompt] {
+        let relative = block(0, Part::RelativePositions);
+        for role in [Role::ClsToken, Role::PosEmbed, Role::Prompt, relative] {
             assert!(!Trainable::Layers.covers(role));
             assert!(Trainable::All.covers(role));
         }

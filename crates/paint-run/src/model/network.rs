@@ -4,12 +4,13 @@ use std::path::Path;
 
 use paint_nn::Misfit;
 use paint_nn::backbone::convnext::ConvnextConfig;
+use paint_nn::backbone::swin::SwinConfig;
 use paint_nn::backbone::vit::{Variant, Vit, VitConfig};
 use paint_nn::backbone::{
     BACKBONES, Backbone, BackboneEntry, BuildOptions, Positions, Weights, find,
 };
 use paint_nn::checkpoint::{
-    Architecture, Checkpoint, ConvnextSizes, ModelConfig, Preprocess, Traits, VitSizes,
+    Architecture, Checkpoint, ConvnextSizes, ModelConfig, Preprocess, SwinSizes, Traits, VitSizes,
 };
 use paint_tensor::Device;
 
@@ -32,7 +33,7 @@ pub struct About<'a> {
     pub preprocess: &'a Preprocess,
 }
 
-/// A network and the row of `BACKBONES` it was built from; a transformer or ConvNeXt may have none.
+/// A network and the row of `BACKBONES` it was built from; a transformer, ConvNeXt or Swin may have none.
 pub struct Network {
     /// The row.
     pub row: Option<&'static BackboneEntry>,
@@ -41,7 +42,7 @@ pub struct Network {
 }
 
 /// Builds the network of `arrays`, which have timm's names: the row that the user or the files beside the weights
-/// name, a transformer or ConvNeXt of the sizes that the arrays show, or the one row whose arrays these are.
+/// name, a transformer, ConvNeXt or Swin of the sizes that the arrays show, or the one row whose arrays these are.
 pub fn build(arrays: Checkpoint, about: &About<'_>, device: &Device) -> Result<Network> {
     let path = about.path;
     refuse_nan(&arrays, path)?;
@@ -67,6 +68,11 @@ pub fn build(arrays: Checkpoint, about: &About<'_>, device: &Device) -> Result<N
         (None, Architecture::Convnext(sizes)) => {
             let weights = Weights::Checkpoint(arrays);
             let net = convnext(sizes).build("convnext", weights, &options).map_err(refused)?;
+            return Ok(Network { row: None, model: Box::new(net) });
+        }
+        (None, Architecture::Swin(sizes)) => {
+            let weights = Weights::Checkpoint(arrays);
+            let net = swin(sizes).build("swin", weights, &options).map_err(refused)?;
             return Ok(Network { row: None, model: Box::new(net) });
         }
         (None, Architecture::Foreign { network }) => {
@@ -141,6 +147,17 @@ fn convnext(sizes: &ConvnextSizes) -> ConvnextConfig {
     let ConvnextSizes { depths, dims, num_classes } = *sizes;
     // Of weights without a classifier, which is then told to be missing.
     ConvnextConfig { depths, dims, num_classes: num_classes.unwrap_or(1) }
+}
+
+fn swin(sizes: &SwinSizes) -> SwinConfig {
+    SwinConfig {
+        embed_dim: sizes.embed_dim,
+        depths: sizes.depths.clone(),
+        num_heads: sizes.num_heads.clone(),
+        window_size: sizes.window_size,
+        // Of weights without a classifier, which is then told to be missing.
+        num_classes: sizes.num_classes.unwrap_or(1),
+    }
 }
 
 /// Positions of a square of patches are taken as they are where the images have as many patches, and resampled as

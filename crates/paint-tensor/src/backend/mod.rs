@@ -11,6 +11,7 @@ mod precision;
 mod problem;
 mod table;
 mod training;
+mod windows;
 
 pub(crate) use depthwise::{Depthwise, DepthwiseKernels};
 pub use precision::Precision;
@@ -20,6 +21,7 @@ pub(crate) use problem::{
 pub use table::{BACKENDS, BackendEntry, DeviceInfo, Memory};
 pub use training::StepRule;
 pub(crate) use training::{Compose, Step, StepSlot, SteppedSlot, Training};
+pub(crate) use windows::{BiasGradient, WindowAttention, WindowKernels};
 
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
@@ -153,6 +155,11 @@ pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
         let (dq, dkv) = self.attention_backward(attention, saved)?;
         let d = attention.width();
         self.concat(attention.batch * attention.q_len, &[(&dq, d), (&dkv, 2 * d)])
+    }
+
+    /// Attention inside windows in one kernel, where the device has one.
+    fn windows(&self) -> Option<&dyn WindowKernels> {
+        None
     }
 
     /// The output and `[rows, 2]`: mean and reciprocal standard deviation.

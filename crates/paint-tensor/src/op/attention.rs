@@ -61,7 +61,12 @@ impl Tensor {
     }
 }
 
-fn check_heads(tensor: &Tensor, width: usize, parts: usize, heads: usize) -> Result<usize> {
+pub(super) fn check_heads(
+    tensor: &Tensor,
+    width: usize,
+    parts: usize,
+    heads: usize,
+) -> Result<usize> {
     let d = width / parts;
     if heads == 0 || d == 0 || !width.is_multiple_of(parts) || !d.is_multiple_of(heads) {
         let expected = format!("[B, N, {parts} D] with D a multiple of {heads} heads");

@@ -18,3 +18,4 @@ mod norm;
 mod pool;
 mod reduce;
 pub(crate) mod step;
+pub(crate) mod windows;

@@ -4,7 +4,7 @@
 
 use paint_tensor::{
     BLUR_TAPS, BatchNorm, BnMode, ColorOp, Conv2d, Device, Distortion, Mlp, Moments, Noise, Result,
-    Tensor,
+    Tensor, Windows,
 };
 
 pub(crate) struct Case {
@@ -102,6 +102,12 @@ pub(crate) const CASES: &[Case] = &[
     case("cross_attention", &[&[2, 3, 8], &[2, 5, 16]], |x| x[0].cross_attention(&x[1], 2)),
     case("attention_with_map, output", &[&[2, 4, 24]], |x| Ok(x[0].attention_with_map(2)?.0)),
     case("attention_with_map, map", &[&[2, 4, 24]], |x| Ok(x[0].attention_with_map(2)?.1)),
+    case("window_attention", &[&[2, 6, 12], &[2, 3, 3]], |x| {
+        x[0].window_attention(2, &x[1], &windows(x[0].device())?)
+    }),
+    case("window_attention_in_steps", &[&[2, 6, 12], &[2, 3, 3]], |x| {
+        x[0].window_attention_in_steps(2, &x[1], &windows(x[0].device())?)
+    }),
     case("gelu", &[&[5, 7]], |x| x[0].scale(3.0)?.gelu()),
     case("gelu_tanh", &[&[5, 7]], |x| x[0].scale(3.0)?.gelu_tanh()),
     case("quick_gelu", &[&[5, 7]], |x| x[0].scale(3.0)?.quick_gelu()),
@@ -231,6 +237,12 @@ fn with_norm<T>(
         eps: 1e-5,
         mode,
     })
+}
+
+/// Six rows in two windows, with a mask.
+fn windows(device: &Device) -> Result<Windows> {
+    let mask = Tensor::from_vec(values(18, 8), [2, 3, 3], device)?;
+    Windows::new(vec![4, 0, 3, 1, 5, 2], 3, Some(mask))
 }
 
 /// Elements further apart than a difference moves them, in no order: no maximum changes its place.

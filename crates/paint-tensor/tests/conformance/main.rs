@@ -12,7 +12,7 @@ mod nan;
 mod size;
 mod training;
 
-use paint_tensor::{BnMode, Conv2d, Device, Tensor};
+use paint_tensor::{BnMode, Conv2d, Device, Tensor, Windows};
 
 use cases::{CASES, norm, projected, values};
 
@@ -114,6 +114,7 @@ fn shapes_that_do_not_fit_are_refused_by_name() {
         zeros(&[2, 5, 9]).attention(2).unwrap_err().to_string(),
         zeros(&[1, 3, 5, 4]).unfold_patches(2).unwrap_err().to_string(),
         zeros(&[2, 3]).gather(&[2]).unwrap_err().to_string(),
+        Windows::new(vec![0, 1, 1], 3, None).unwrap_err().to_string(),
         zeros(&[2, 3]).pick(&[0, 3]).unwrap_err().to_string(),
         zeros(&[2, 3]).slice(1, 2, 2).unwrap_err().to_string(),
         zeros(&[2, 3]).permute(&[0, 0]).unwrap_err().to_string(),
@@ -137,6 +138,7 @@ fn shapes_that_do_not_fit_are_refused_by_name() {
         "attention",
         "images",
         "gather",
+        "windows",
         "pick",
         "slice",
         "permute",

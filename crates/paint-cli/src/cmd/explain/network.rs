@@ -13,6 +13,7 @@ pub(super) fn explain(row: &BackboneEntry) -> anyhow::Result<Explanation> {
     let sizes = row.sizes()?;
     let family = match row.family {
         Family::Transformer => "vision transformer",
+        Family::Windows => "transformer with attention inside windows",
         Family::Convolutional => "convolutional network",
     };
     let refused = |method: &&MethodEntry| {

@@ -116,6 +116,17 @@ fn architecture(report: &Report) -> String {
                 sizes.num_classes.map_or("no head".to_owned(), |n| format!("{n} classes"));
             format!("ConvNeXt, blocks {:?}, widths {:?}, {classes}", sizes.depths, sizes.dims)
         }
+        Some(Architecture::Swin(sizes)) => {
+            let classes =
+                sizes.num_classes.map_or("no head".to_owned(), |n| format!("{n} classes"));
+            format!(
+                "Swin Transformer, blocks {:?}, width {}, heads {:?}, {w}x{w} windows, {classes}",
+                sizes.depths,
+                sizes.embed_dim,
+                sizes.num_heads,
+                w = sizes.window_size
+            )
+        }
         Some(Architecture::Vit(sizes)) => {
             let heads = match sizes.num_heads_from {
                 HeadsFrom::Config => "heads as config.json says",

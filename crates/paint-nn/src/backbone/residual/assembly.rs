@@ -11,7 +11,7 @@ use paint_tensor::{Conv2d, Device, Tensor};
 use crate::backbone::{BuildOptions, Weights};
 use crate::checkpoint::{Array, Checkpoint};
 use crate::error::{Error, Misfit, Result};
-use crate::layers::{BatchNorm, ChannelNorm, Conv, GroupNorm, Linear};
+use crate::layers::{BatchNorm, ChannelNorm, Conv, GroupNorm, LayerNorm, Linear};
 use crate::params::{ParamId, Params, Role, Slot};
 
 /// PyTorch's for batch and group norm.
@@ -114,6 +114,32 @@ impl Assembly {
                 eps: EPS,
             }),
         })
+    }
+
+    /// `name.weight` and `name.bias` of a norm over the last axis.
+    pub(in crate::backbone) fn layer_norm(
+        &mut self,
+        name: &str,
+        role: impl Fn(Slot) -> Role,
+        channels: usize,
+        eps: f32,
+    ) -> Result<LayerNorm> {
+        let weight = self.vector(name, role(Slot::Weight), channels, 1.0)?;
+        let bias = self.vector(name, role(Slot::Bias), channels, 0.0)?;
+        Ok(LayerNorm::at(weight, bias, eps))
+    }
+
+    /// `name.weight` `[outputs, inputs]` and `name.bias`.
+    pub(in crate::backbone) fn linear(
+        &mut self,
+        name: &str,
+        role: impl Fn(Slot) -> Role,
+        shape: [usize; 2],
+    ) -> Result<Linear> {
+        let weight =
+            self.param(format!("{name}.weight"), role(Slot::Weight), &shape, |z| 0.02 * z)?;
+        let bias = self.vector(name, role(Slot::Bias), shape[0], 0.0)?;
+        Ok(Linear::at(weight, bias))
     }
 
     /// The classifier `name.weight` `[C, inputs]` and `name.bias` `[C]`, and `C`: the checkpoint's, or else the usual

@@ -7,6 +7,7 @@ use paint_tensor::Tensor;
 
 use super::mlp::MlpLayers;
 use super::variant::Variant;
+use crate::backbone::branches::{Branches, add_branch};
 use crate::backbone::{Attention, AttentionMap, GradientTap, MapLayout};
 use crate::error::Result;
 use crate::layers::{LayerNorm, Linear};
@@ -138,36 +139,5 @@ impl Block {
             (None, None) => self.mlp.forward(params, &normed, Some(x)),
             _ => add_branch(x, self.mlp.forward(params, &normed, None)?, scale, factors),
         }
-    }
-}
-
-/// `x + f γ branch`.
-fn add_branch(
-    x: &Tensor,
-    mut branch: Tensor,
-    scale: Option<&Tensor>,
-    factors: Option<&Tensor>,
-) -> Result<Tensor> {
-    if let Some(scale) = scale {
-        branch = branch.mul(scale)?;
-    }
-    Ok(match factors {
-        None => x.add(&branch)?,
-        Some(factors) => x.add_scaled(&branch, factors)?,
-    })
-}
-
-/// The factors `[B]` of a block's two branches.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Branches<'a> {
-    attention: Option<&'a Tensor>,
-    mlp: Option<&'a Tensor>,
-}
-
-impl<'a> Branches<'a> {
-    /// Those of block `index` in a list with two per block, or none if the list is empty.
-    pub(super) fn of(all: &'a [Option<Tensor>], index: usize) -> Self {
-        let at = |place: usize| all.get(place).and_then(Option::as_ref);
-        Self { attention: at(2 * index), mlp: at(2 * index + 1) }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Array, Placed, block, replaced};
 
-/// Whose names a ConvNeXt has.
+/// Whose names a ConvNeXt or Swin has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publisher {
     /// `stages.0.0.dwconv`.

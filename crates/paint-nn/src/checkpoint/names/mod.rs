@@ -1,4 +1,4 @@
-//! One set of names for every publisher's ViT and ConvNeXt: timm's, which the models of this crate use.
+//! One set of names for every publisher's ViT, ConvNeXt and Swin: timm's, which the models of this crate use.
 //!
 //! A convention is one file with one function, which says where an array goes and in what layout. Names it does not
 //! know are kept, so that a model can refuse them by name.
@@ -8,6 +8,7 @@ mod google;
 mod huggingface;
 mod huggingface_clip;
 mod open_clip;
+mod swin;
 mod timm;
 mod torchvision;
 
@@ -40,6 +41,8 @@ pub enum Convention {
     Google,
     /// ConvNeXt under other names than timm's.
     Convnext(Publisher),
+    /// Swin under other names than those of timm today.
+    Swin(Publisher),
     /// Not a known network; names are kept, except for wrapper prefixes.
     Other,
 }
@@ -53,7 +56,8 @@ impl fmt::Display for Convention {
             Self::OpenClip => "open_clip",
             Self::Torchvision => "torchvision",
             Self::Google => "Google JAX",
-            Self::Convnext(publisher) => return publisher.fmt(f),
+            Self::Swin(Publisher::Authors) => "the authors' Swin",
+            Self::Convnext(publisher) | Self::Swin(publisher) => return publisher.fmt(f),
             Self::Other => "other",
         })
     }
@@ -64,7 +68,9 @@ impl Convention {
         let any = |test: fn(&str) -> bool| checkpoint.iter().any(|(name, _)| test(name));
         let is_convnext =
             |name: &str| name.starts_with("stages.") && name.ends_with(".conv_dw.weight");
-        if any(|name| name == "patch_embed.proj.weight") || any(is_convnext) {
+        if let Some(publisher) = swin::publisher(any) {
+            Self::Swin(publisher)
+        } else if any(|name| name == "patch_embed.proj.weight") || any(is_convnext) {
             Self::Timm
         } else if let Some(publisher) = convnext::publisher(any) {
             Self::Convnext(publisher)
@@ -102,6 +108,7 @@ impl Convention {
             Self::Torchvision => torchvision::place(name, array),
             Self::Google => google::place(name, array)?,
             Self::Convnext(publisher) => convnext::place(name, array, publisher),
+            Self::Swin(publisher) => swin::place(name, array, publisher),
             Self::Timm => timm::place(name, array),
             Self::Other => Placed::whole(name, array),
         }])
@@ -121,6 +128,7 @@ impl Convention {
             | Self::Torchvision
             | Self::Google
             | Self::Convnext(_)
+            | Self::Swin(_)
             | Self::Other => {
                 return Traits::default();
             }

@@ -2,13 +2,16 @@
 //! `register_tokens` and `mlp.w12` of DINOv2. In its smaller kinds of ConvNeXt the MLPs are
 //! convolutions of single pixels.
 
-use super::{Array, Placed, block};
+use super::{Array, Placed, block, swin};
 
 pub(super) fn place(name: &str, array: Array) -> Placed {
     match name {
         "register_tokens" => return Placed::whole("reg_token", array),
         "mask_token" => return Placed::dropped(name, "a token that only training uses"),
         _ => {}
+    }
+    if let Some(why) = swin::unneeded(name) {
+        return Placed::dropped(name, why);
     }
     if name.starts_with("stages.")
         && name.contains(".mlp.fc")

@@ -131,7 +131,7 @@ impl Problem<'_> {
 
 /// Rows of scores become probabilities; `lse` receives the logarithm of each row's normaliser.
 #[inline(always)]
-fn softmax_rows(scores: &mut [f32], lse: &mut [f32], n: usize, scale: f32) {
+pub(super) fn softmax_rows(scores: &mut [f32], lse: &mut [f32], n: usize, scale: f32) {
     for (row, lse) in scores.chunks_exact_mut(n).zip(lse) {
         let top = math::max(row) * scale;
         row.iter_mut().for_each(|s| *s = math::exp(*s * scale - top));

@@ -31,6 +31,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod training;
+mod windows;
 
 use std::sync::{Arc, OnceLock};
 
@@ -38,7 +39,7 @@ use self::kernel::Kernel;
 use self::storage::{build, build2, host, into_slab};
 use super::{
     Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Gemm, HeadRows,
-    Precision, Storage, Unary, Window,
+    Precision, Storage, Unary, Window, WindowKernels,
 };
 use crate::op::distort::{Distortion, Noise};
 use crate::shape::elem_count;
@@ -139,6 +140,10 @@ impl Backend for Cpu {
         let saved = (host(saved.out), host(saved.lse), host(saved.grad));
         let len = [attention.q_len * width, attention.kv_len * 2 * width];
         Ok(build2(len, |dq, dkv| self.problem(attention).backward(saved, dq, dkv)))
+    }
+
+    fn windows(&self) -> Option<&dyn WindowKernels> {
+        Some(self)
     }
 
     fn layer_norm(
