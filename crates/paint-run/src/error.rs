@@ -57,7 +57,8 @@ pub enum Error {
     },
     /// Weights of no network in the table.
     #[error(
-        "no network of `paint list backbones` has these arrays; the nearest is {nearest}, but:{misfit}: {}",
+        "no network of `paint list backbones` has these arrays; the nearest is {nearest}, but:{misfit}{}: {}",
+        advice.map(|advice| format!("; if the export lost names, {advice}")).unwrap_or_default(),
         path.display()
     )]
     UnknownNetwork {
@@ -65,6 +66,8 @@ pub enum Error {
         nearest: &'static str,
         /// The differences.
         misfit: Box<paint_nn::Misfit>,
+        /// What to do about it, if the format of the file is to blame.
+        advice: Option<&'static str>,
         /// The file.
         path: PathBuf,
     },

@@ -6,7 +6,7 @@
 //! # First steps
 //!
 //! The name `embedded` stands for a small ViT inside this library, so nothing is downloaded here. Put the path of
-//! your own weights in its place: safetensors, PyTorch or npz, with the names of timm or torchvision. Their
+//! your own weights in its place: safetensors, PyTorch, npz or ONNX, with the names of timm or torchvision. Their
 //! preprocessing is read from the files beside them.
 //!
 //! ```

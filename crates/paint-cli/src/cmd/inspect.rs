@@ -23,8 +23,8 @@ use text::text;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The weights: safetensors, PyTorch .pt/.pth/.th/.bin, NumPy .npz/.npy, an index of several files, or the
-    /// folder of a model
+    /// The weights: safetensors, PyTorch .pt/.pth/.th/.bin, NumPy .npz/.npy, ONNX, an index of several files, or
+    /// the folder of a model
     file: PathBuf,
     /// Also predict a few images of this folder, to see whether classes and preprocessing are right
     #[arg(long, value_name = "FOLDER")]
@@ -252,6 +252,36 @@ mod tests {
         assert!(report.unusual.is_empty(), "{:?}", report.unusual);
         let report = fixture("google.npz");
         assert!(report.command.is_some());
+    }
+
+    #[test]
+    fn a_graph_is_recognised_and_its_epsilon_told() {
+        let onnx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/onnx");
+        let folder = tempfile::tempdir().expect("a folder");
+        for (from, to) in [
+            ("timm_vit_dynamo.onnx", "model.onnx"),
+            ("timm_vit_dynamo.onnx.data", "timm_vit_dynamo.onnx.data"),
+        ] {
+            std::fs::copy(onnx.join(from), folder.path().join(to)).expect(from);
+        }
+        let config =
+            r#"{"num_heads": 2, "mean": [0, 0, 0], "std": [1, 1, 1], "input_size": [3, 8, 12]}"#;
+        std::fs::write(folder.path().join("config.json"), config).expect("config.json");
+        let report = report(&folder.path().join("model.onnx")).expect("a report");
+        assert_eq!(report.problems, [""; 0]);
+        let text = text(&report);
+        for start in [
+            "format          ONNX, 27158 bytes",
+            "names           timm",
+            "architecture    ViT, patch 4x4, width 16, depth 2, 2 heads",
+            "layer norm eps  1e-3",
+            "arrays          32 (32 F32)",
+            "to run it       paint adapt --weights ",
+            "says of itself  producer: pytorch 2.15.0",
+            "blocks.1.attn.qkv.weight   F32   [48, 16]",
+        ] {
+            assert!(text.lines().any(|line| line.starts_with(start)), "no {start:?} in:\n{text}");
+        }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //!
 //!     cargo run --release -p paint-nn --example fuzz_checkpoint -- --seconds 600 [--seed N] [--corpus FOLDER]
 //!
-//! Takes the small files of `fixtures/checkpoints`, damages them and reads the result: bytes are flipped, cut,
-//! doubled, replaced by telling numbers and mixed with other files. Half of the archives are repacked with right
-//! checksums, so that the damage reaches the pickles and arrays inside. A panic or an allocation beyond the limit
-//! stops the run and leaves the input in a file; otherwise the last line counts what was run. One input in sixteen
-//! is the index of a folder with weights in two files.
+//! Takes the small files of `fixtures/checkpoints` and `fixtures/onnx`, damages them and reads the result: bytes
+//! are flipped, cut, doubled, replaced by telling numbers and mixed with other files. Half of the inputs are
+//! archives that are repacked with right checksums, so that the damage reaches the pickles and arrays inside. A
+//! panic or an allocation beyond the limit stops the run and leaves the input in a file; otherwise the last line
+//! counts what was run. One input in sixteen is the index of a folder with weights in two files.
 
 #[path = "../../tests/checkpoint_hostile/archive.rs"]
 mod archive;
@@ -31,12 +31,13 @@ static ALLOCATOR: peak::Counting = peak::Counting;
 struct Options {
     seconds: u64,
     seed: u64,
-    corpus: PathBuf,
+    corpus: Vec<PathBuf>,
 }
 
 fn options() -> Result<Options, String> {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/checkpoints");
-    let mut options = Options { seconds: 60, seed: 1, corpus: fixtures };
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let corpus = vec![fixtures.join("checkpoints"), fixtures.join("onnx")];
+    let mut options = Options { seconds: 60, seed: 1, corpus };
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
         let value = arguments.next().ok_or(format!("{flag} needs a value"))?;
@@ -46,7 +47,7 @@ fn options() -> Result<Options, String> {
         match flag.as_str() {
             "--seconds" => options.seconds = number()?,
             "--seed" => options.seed = number()?,
-            "--corpus" => options.corpus = PathBuf::from(&value),
+            "--corpus" => options.corpus = vec![PathBuf::from(&value)],
             _ => {
                 return Err(format!(
                     "unknown flag {flag:?}; known are --seconds, --seed, --corpus"
@@ -74,9 +75,6 @@ fn corpus(folder: &Path, files: &mut Vec<Vec<u8>>) -> std::io::Result<()> {
     }
     Ok(())
 }
-
-/// The first bytes of an ONNX graph, which is refused and so not in the corpus.
-const GRAPH: &[u8] = b"\x08\x08\x12\x07pytorch\x1a\x052.1.0\x22\x08backbone:\x42\x07";
 
 const INDEX: &str = r#"{"metadata": {"total_size": 24}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}"#;
 
@@ -131,9 +129,11 @@ fn main() -> ExitCode {
         }
     };
     let mut files = Vec::new();
-    if let Err(error) = corpus(&options.corpus, &mut files) {
-        eprintln!("{error}: {}", options.corpus.display());
-        return ExitCode::FAILURE;
+    for folder in &options.corpus {
+        if let Err(error) = corpus(folder, &mut files) {
+            eprintln!("{error}: {}", folder.display());
+            return ExitCode::FAILURE;
+        }
     }
     let folder = match folder() {
         Ok(folder) => folder,
@@ -142,7 +142,6 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    files.push(GRAPH.to_vec());
     let mut indexes = mutate::Mutator::new(
         vec![INDEX.into()],
         Seed(options.seed).derive("fuzz_checkpoint/index", &[]),

@@ -4,8 +4,9 @@ use paint_rng::Rng;
 
 use super::archive::{Entry, zip};
 
-/// Numbers that tempt a reader: ends of ranges, pickle instructions, zip signatures, parts of paths and of JSON.
-const TELLING: [&[u8]; 25] = [
+/// Numbers that tempt a reader: ends of ranges, pickle instructions, zip signatures, parts of paths, of JSON and of
+/// protobuf.
+const TELLING: [&[u8]; 28] = [
     &[0],
     &[1],
     &[0x7f],
@@ -31,6 +32,9 @@ const TELLING: [&[u8]; 25] = [
     b"../",
     b"{\"",
     b"\\u0000",
+    b"\x0a\xff\xff\xff\xff\x0f",
+    b"\x2a\x02\x08\x01",
+    b"onnx::MatMul_1",
 ];
 
 pub(crate) struct Mutator {

@@ -10,8 +10,9 @@ use sha2::{Digest as _, Sha256};
 use super::error::{Error, Result};
 use super::located::{files_of, locate};
 
-/// The SHA-256 of a file in hexadecimal, as `sha256sum` prints it. Of an index, that of the index and of every file
-/// that it names, one after the other; of a folder, that of the weights in it.
+/// The SHA-256 of a file in hexadecimal, as `sha256sum` prints it. Of an index, or of a graph with arrays in files
+/// beside it, that of the file and of every file that it names, one after the other; of a folder, that of the
+/// weights in it.
 pub fn sha256(path: impl AsRef<Path>) -> Result<String> {
     let mut hasher = Sha256::new();
     for file in files_of(&locate(path)?)? {

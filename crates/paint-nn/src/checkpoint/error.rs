@@ -106,7 +106,7 @@ impl Error {
 }
 
 const KNOWN_FORMATS: &str =
-    "known are safetensors, PyTorch .pt/.pth/.th (zip and legacy), NumPy .npz and .npy";
+    "known are safetensors, PyTorch .pt/.pth/.th (zip and legacy), NumPy .npz and .npy, ONNX";
 
 /// The result of this module.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -12,10 +12,10 @@ use paint_files::{Fault, abridged};
 use serde::Deserialize;
 
 use super::error::{Error, Result};
-use super::{Checkpoint, Format, check_regular, read_file, unreadable};
+use super::{Checkpoint, Format, check_regular, format_of, onnx, open, read_file, unreadable};
 
 /// The weights that publishers put into a folder, the first that is there.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "model.safetensors",
     "model.safetensors.index.json",
     "open_clip_model.safetensors",
@@ -24,6 +24,7 @@ const FILES: [&str; 8] = [
     "open_clip_pytorch_model.bin",
     "model.pth",
     "model.pt",
+    "model.onnx",
 ];
 
 /// The largest index, and the most files it may name: the largest published networks have about 200.
@@ -76,13 +77,27 @@ pub(super) fn read_index(path: &Path) -> Result<Checkpoint> {
     }
 }
 
-/// The files of an index, the index first.
+/// A file and those that it names: the files of an index, or those with the arrays of a graph.
 pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     let mut files = vec![path.to_owned()];
     if is_index(path) {
         files.extend(Index::read(path)?.files(path)?);
+    } else if is_graph(path) {
+        let named = onnx::files_of(&open(path)?, path);
+        let format = Format::Onnx;
+        files.extend(named.map_err(|fault| Error::Malformed {
+            format,
+            fault,
+            path: path.to_owned(),
+        })?);
     }
     Ok(files)
+}
+
+/// Whether a file is a graph, by its first bytes; anything else is none.
+fn is_graph(path: &Path) -> bool {
+    let format = check_regular(path).and_then(|()| format_of(&open(path)?, path));
+    matches!(format, Ok(Format::Onnx))
 }
 
 impl Index {

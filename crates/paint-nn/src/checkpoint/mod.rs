@@ -1,12 +1,12 @@
 //! Weights from files, and back.
 //!
 //! A checkpoint is a list of named arrays in host memory; nothing here knows tensors or devices. [`read`] looks at
-//! the content, not at the extension: safetensors, PyTorch's zip and legacy files, NumPy's `.npz` and `.npy`. Files
-//! come from strangers, so no reader executes anything, allocates on a header's word, or panics; each fault names the
-//! file and the cause. [`to_timm`] then brings the names and layouts of Hugging Face, torchvision and Google to
-//! timm's, which the models of this crate use, and [`Architecture::detect`] reads the sizes off the shapes. How
-//! images are prepared belongs to the weights too: [`read_preprocess`]. What this program writes for itself goes
-//! through [`write_sealed`] and [`read_sealed`], which notice every changed bit.
+//! the content, not at the extension: safetensors, PyTorch's zip and legacy files, NumPy's `.npz` and `.npy`, the
+//! initialisers of ONNX graphs. Files come from strangers, so no reader executes anything, allocates on a header's
+//! word, or panics; each fault names the file and the cause. [`to_timm`] then brings the names and layouts of Hugging
+//! Face, torchvision and Google to timm's, which the models of this crate use, and [`Architecture::detect`] reads the
+//! sizes off the shapes. How images are prepared belongs to the weights too: [`read_preprocess`]. What this program
+//! writes for itself goes through [`write_sealed`] and [`read_sealed`], which notice every changed bit.
 //!
 //! ```no_run
 //! use paint_nn::checkpoint;
@@ -25,6 +25,7 @@ mod model_config;
 mod names;
 mod narrow;
 mod npy;
+mod onnx;
 mod pickle;
 mod preprocess;
 mod safetensors;
@@ -72,6 +73,8 @@ pub enum Format {
     Npz,
     /// NumPy: one array.
     Npy,
+    /// The weights of an ONNX graph.
+    Onnx,
 }
 
 impl fmt::Display for Format {
@@ -82,7 +85,18 @@ impl fmt::Display for Format {
             Self::TorchLegacy => "PyTorch legacy",
             Self::Npz => "NumPy npz",
             Self::Npy => "NumPy npy",
+            Self::Onnx => "ONNX",
         })
+    }
+}
+
+impl Format {
+    /// What to do if the arrays of such a file are those of no known network.
+    pub const fn advice(self) -> Option<&'static str> {
+        match self {
+            Self::Onnx => Some(WAY_OUT),
+            _ => None,
+        }
     }
 }
 
@@ -178,7 +192,11 @@ pub fn read(path: impl AsRef<Path>) -> Result<Checkpoint> {
 
 fn read_file(path: &Path) -> Result<Checkpoint> {
     check_regular(path)?;
-    decode_source(&Source::open(path).map_err(|source| unreadable(source, path))?, path)
+    decode_source(&open(path)?, path, path.parent())
+}
+
+fn open(path: &Path) -> Result<Source> {
+    Source::open(path).map_err(|source| unreadable(source, path))
 }
 
 /// Asked before opening: a named pipe would wait for a writer.
@@ -195,18 +213,24 @@ fn unreadable(source: std::io::Error, path: &Path) -> Error {
 
 /// Reads every array of a file's content; `path` only serves the messages.
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Checkpoint> {
-    decode_source(&Source::from(bytes.to_vec()), path)
+    decode_source(&Source::from(bytes.to_vec()), path, None)
 }
 
-fn decode_source(source: &Source, path: &Path) -> Result<Checkpoint> {
+fn format_of(source: &Source, path: &Path) -> Result<Format> {
     let mut start = vec![0; SNIFFED.min(source.len()) as usize];
     source.fill(0, &mut start).map_err(|source| unreadable(source, path))?;
-    let mut format = sniff(&start, source.len())
-        .map_err(|found| Error::UnknownFormat { found, path: path.to_owned() })?;
+    sniff(&start, source.len())
+        .map_err(|found| Error::UnknownFormat { found, path: path.to_owned() })
+}
+
+/// `folder` is where files that the content names are looked for.
+fn decode_source(source: &Source, path: &Path, folder: Option<&Path>) -> Result<Checkpoint> {
+    let mut format = format_of(source, path)?;
     match format {
         Format::SafeTensors => safetensors::decode(source),
         Format::TorchLegacy => torch::decode_legacy(source),
         Format::Npy => npy::decode_npy(source),
+        Format::Onnx => onnx::decode(source, folder),
         Format::TorchZip | Format::Npz => Archive::open(source.clone()).and_then(|archive| {
             let mut budget = Budget::for_file(source.len());
             if npy::is_npz(&archive) {
@@ -238,13 +262,13 @@ fn sniff(bytes: &[u8], length: u64) -> std::result::Result<Format, String> {
     if let [0x80, 1..=5, ..] = bytes {
         return Ok(Format::TorchLegacy);
     }
+    // A graph begins with its version, a small number, and a field of text or the graph itself.
+    if let [0x08, 1..=0x1f, 0x12 | 0x1a | 0x22 | 0x2a | 0x32 | 0x3a | 0x42, ..] = bytes {
+        return Ok(Format::Onnx);
+    }
     Err(match bytes {
         [] => "an empty file".to_owned(),
         [0x1f, 0x8b, ..] => "gzip; unpack it first".to_owned(),
-        // A graph begins with its version, a small number, and another field of text.
-        [0x08, 1..=0x1f, 0x12 | 0x1a | 0x22 | 0x2a | 0x32 | 0x3a, ..] => {
-            format!("an ONNX graph, whose weights have lost their names; {WAY_OUT}")
-        }
         [0x89, b'H', b'D', b'F', ..] => format!("HDF5, as TensorFlow writes it; {WAY_OUT}"),
         _ if bytes.get(257..262) == Some(b"ustar") => {
             "a tar archive (PyTorch before 0.1.10, or packed files)".to_owned()
@@ -270,7 +294,7 @@ mod tests {
         write_safetensors(&path, arrays, Dtype::F32, &BTreeMap::new()).unwrap();
         let source = Source::open(&path).unwrap();
         std::fs::File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
-        let error = decode_source(&source, &path).unwrap_err().to_string();
+        let error = decode_source(&source, &path, None).unwrap_err().to_string();
         assert!(error.contains("became shorter"), "{error}");
         assert!(error.contains("weights.safetensors"), "{error}");
     }

@@ -62,7 +62,7 @@ pub fn decode_sealed(
     let ends_in_its_hash = bytes
         .split_last_chunk::<SEAL_LEN>()
         .is_some_and(|(content, seal)| Sha256::digest(content)[..] == seal[..]);
-    let mut file = decode_source(&Source::from(bytes), path)?;
+    let mut file = decode_source(&Source::from(bytes), path, None)?;
     check(&file.metadata)?;
     let has_seal = matches!(file.remove(SEAL), Some(Array { shape, .. }) if shape == [SEAL_LEN]);
     if !(has_seal && ends_in_its_hash) {

@@ -8,7 +8,7 @@ use paint_rng::Seed;
 use super::decode;
 
 /// Small files of every format; the flag says whether a checksum covers the content.
-const FILES: [(&str, bool); 9] = [
+const FILES: [(&str, bool); 10] = [
     ("tensors.safetensors", false),
     ("torch_zip.pth", true),
     ("torch_protocol4.pth", true),
@@ -18,6 +18,7 @@ const FILES: [(&str, bool); 9] = [
     ("numpy.npz", true),
     ("numpy_compressed.npz", true),
     ("array.npy", false),
+    ("../onnx/numbers.onnx", false),
 ];
 
 fn bytes_of(name: &str) -> Vec<u8> {

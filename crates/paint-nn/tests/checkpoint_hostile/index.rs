@@ -1,4 +1,4 @@
-//! Indexes of several files, damaged; and graphs, which are refused however they continue.
+//! Indexes of several files, damaged; and the beginning of a graph, which is refused however it continues.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -97,7 +97,7 @@ fn nested_brackets_and_endless_files_are_refused() {
 }
 
 #[test]
-fn a_graph_is_refused_however_it_continues() {
+fn the_beginning_of_a_graph_is_refused_however_it_continues() {
     let mut rng = Seed(14).derive("graph", &[]);
     for length in 0..600 {
         let mut bytes = b"\x08\x08\x12\x07pytorch\x1a\x052.1.0".to_vec();

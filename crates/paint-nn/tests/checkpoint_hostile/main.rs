@@ -6,8 +6,11 @@ mod containers;
 mod damage;
 mod index;
 mod memory;
+mod onnx;
 mod peak;
 mod pickles;
+#[path = "../checkpoint_onnx/protobuf.rs"]
+mod protobuf;
 
 use std::path::Path;
 

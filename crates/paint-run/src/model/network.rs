@@ -106,6 +106,7 @@ fn row_of(arrays: &Checkpoint, path: &Path) -> Result<&'static BackboneEntry> {
         ([], Some((_, name, misfit))) => Err(Error::UnknownNetwork {
             nearest: name,
             misfit: Box::new(misfit),
+            advice: arrays.format.advice(),
             path: path.to_owned(),
         }),
         (rows, _) => Err(Error::config(format!(

@@ -6,8 +6,7 @@ use paint_nn::backbone::{BackboneEntry, Family};
 use super::explanation::Explanation;
 
 /// What weights are read.
-const WEIGHTS: &str =
-    "safetensors, PyTorch or npz with timm's, Hugging Face's, torchvision's or Google's names";
+const WEIGHTS: &str = "safetensors, PyTorch, npz or ONNX with timm's, Hugging Face's, torchvision's or Google's names";
 
 pub(super) fn explain(row: &BackboneEntry) -> anyhow::Result<Explanation> {
     let sizes = row.sizes()?;

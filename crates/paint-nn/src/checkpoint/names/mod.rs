@@ -222,6 +222,8 @@ fn convert(
     out.skipped.clone_from(&checkpoint.skipped);
     let facts = Facts::of(&checkpoint);
     convention.traits(facts).note(&mut out.metadata);
+    // A graph says itself what the publisher's code usually does.
+    out.metadata.extend(checkpoint.metadata.clone());
     let mut packs: BTreeMap<String, Vec<Option<Array>>> = BTreeMap::new();
     for (name, array) in checkpoint {
         let all = convention.place(&name, array, facts).map_err(|fault| fault.in_array(&name))?;
