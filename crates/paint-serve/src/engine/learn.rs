@@ -171,8 +171,9 @@ impl Learn {
         model.metrics.predict.add(begun.elapsed());
         let Job { stream, bounds, reply, slot, .. } = job;
         let is_answered = answer.is_ok();
-        let _ = reply.send(answer);
+        // Whoever asks again on this answer finds the room free.
         drop(slot);
+        let _ = reply.send(answer);
         let closed =
             if bounds.end && is_answered { self.end(&stream) } else { self.make_room(&stream) };
         if let Err(fault) = closed {

@@ -47,8 +47,9 @@ fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared) {
     metrics.predict.add(begun.elapsed());
     let Job { images, intent, reply, slot, .. } = job;
     let is_answered = answer.is_ok();
-    let _ = reply.send(answer);
+    // Whoever asks again on this answer finds the room free.
     drop(slot);
+    let _ = reply.send(answer);
     if is_answered {
         let waiting = shared.answered(&live, &images, intent);
         if waiting >= shared.options.batch {
