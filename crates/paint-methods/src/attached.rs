@@ -1,4 +1,5 @@
-//! Parameters that train beside a network, with an optimizer of their own: a projector, or prompts in pixel space.
+//! Parameters that train beside a network, with an optimizer of their own: a projector, prompts in pixel space, or
+//! small networks.
 
 use paint_nn::optim::Optimizer;
 use paint_nn::params::{Params, Trainable};
@@ -9,7 +10,7 @@ use crate::learner::{Learner, load_params, save_params, total};
 use paint_nn::state::State;
 
 /// Parameters beside a network.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Attached {
     params: Params,
     optimizer: Optimizer,
@@ -19,6 +20,12 @@ impl Attached {
     /// Parameters with their first values; all of them train.
     pub(crate) fn new(params: Params, optimizer: Optimizer) -> Self {
         Self { params, optimizer }
+    }
+
+    /// The same values with another optimizer, which begins without a state.
+    #[must_use]
+    pub(crate) fn with_optimizer(self, optimizer: Optimizer) -> Self {
+        Self { optimizer, ..self }
     }
 
     /// The parameter at this position.

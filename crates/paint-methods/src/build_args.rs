@@ -1,7 +1,7 @@
 //! What a method is built from, beside its settings.
 
-use paint_nn::backbone::Backbone;
 use paint_nn::backbone::vit::VitConfig;
+use paint_nn::backbone::{Backbone, Family};
 use paint_rng::Seed;
 use paint_tensor::Tensor;
 
@@ -52,6 +52,17 @@ impl<'a> BuildArgs<'a> {
             let why = format!("it works on the tokens of a vision transformer, and {name} is none");
             Error::Config { method, why }
         })
+    }
+
+    /// Refuses a network that is not convolutional, for a method that adds convolutions to its images.
+    pub(crate) fn convolutional(&self, method: &'static str) -> Result<()> {
+        if self.model.family() == Family::Convolutional {
+            return Ok(());
+        }
+        let name = &self.model.spec().name;
+        let why =
+            format!("it works on the images inside a convolutional network, and {name} is none");
+        Err(Error::Config { method, why })
     }
 
     /// The recorded draws, or those of the seed.

@@ -46,13 +46,13 @@ pub(crate) trait Adapt: Clone + Send + Sync + 'static {
         Some(self.learner().model())
     }
 
+    /// Whether the logits of an image depend on the rest of its batch.
+    fn mixes_images(&self) -> bool {
+        self.model().is_some_and(Backbone::mixes_images)
+    }
+
     /// Sets the true domain of the next batches.
     fn set_domain(&mut self, _domain: Option<usize>) {}
-
-    /// Whether single images and runs of one class need nobody's help.
-    fn takes_any_stream(&self) -> bool {
-        false
-    }
 }
 
 /// A method, and a snapshot of it from its deployment.
@@ -139,12 +139,12 @@ impl<A: Adapt> Method for Deployed<A> {
         self.current.model()
     }
 
-    fn set_domain(&mut self, domain: Option<usize>) {
-        self.current.set_domain(domain);
+    fn mixes_images(&self) -> bool {
+        self.current.mixes_images()
     }
 
-    fn takes_any_stream(&self) -> bool {
-        self.current.takes_any_stream()
+    fn set_domain(&mut self, domain: Option<usize>) {
+        self.current.set_domain(domain);
     }
 }
 

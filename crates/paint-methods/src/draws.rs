@@ -27,8 +27,8 @@ pub trait MixDraws: Send + Sync {
     fn partners(&self, step: u64, n: usize) -> Vec<usize>;
 }
 
-/// Augmented views: PAINT, CoTTA, RMT, SANTA, ROID and `RoTTA`. `number` counts views, which is the step for a method
-/// that makes one per batch.
+/// Augmented views: PAINT, CoTTA, RMT, SANTA, `EcoTTA`, ROID and `RoTTA`. `number` counts views, which is the step for
+/// a method that makes one per batch.
 pub trait ViewDraws: Send + Sync {
     /// The parameters of a view of images of `[H, W]` pixels.
     fn view(&self, number: u64, size: [usize; 2], padding: Padding) -> View;
@@ -43,13 +43,14 @@ pub trait RestoreDraws: Send + Sync {
     fn restored(&self, step: u64, param: usize, count: usize, share: f64) -> Vec<usize>;
 }
 
-/// The order of source images: RMT.
+/// The order of source images: RMT and `EcoTTA`.
 pub trait OrderDraws: Send + Sync {
     /// A random order of `0..n` for an epoch.
     fn order(&self, epoch: u64, n: usize) -> Vec<usize>;
 }
 
-/// The first values of what begins uniform: the projector of RMT and SANTA, the prompt of DPCore.
+/// The first values of what begins uniform: the projector of RMT and SANTA, the convolutions of `EcoTTA`, the prompt
+/// of DPCore.
 pub trait ProjectorDraws: Send + Sync {
     /// `count` numbers from U(0, 1) for the parameter of number `param`.
     fn projector(&self, param: usize, count: usize) -> Vec<f32>;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use paint_nn::backbone::Backbone;
+use paint_nn::backbone::{Backbone, Family};
 use paint_settings::Key;
 
 use crate::build_args::BuildArgs;
@@ -39,6 +39,8 @@ pub enum Networks {
     All,
     /// Vision transformers; it refuses others.
     Transformers,
+    /// Convolutional networks; it refuses others.
+    Convolutional,
     /// Networks with batch norms; on others it changes nothing.
     BatchNorms,
 }
@@ -180,7 +182,7 @@ impl MethodEntry {
 
     /// The settings for a network on a benchmark, if that is known. A method whose presets are [`Presets::ByNetwork`]
     /// gets the one for this network, unless the settings name one; if they name a benchmark, that one counts. Other
-    /// settings stay as they are.
+    /// settings stay as they are, and so do those of a method that refuses the network.
     pub fn settings_for(
         &self,
         settings: &toml::Table,
@@ -189,7 +191,9 @@ impl MethodEntry {
     ) -> Result<toml::Table> {
         self.resolve(settings)?;
         let mut settings = settings.clone();
-        if self.presets == Presets::ByNetwork {
+        let is_refused =
+            self.runs_on == Networks::Convolutional && model.family() != Family::Convolutional;
+        if self.presets == Presets::ByNetwork && !is_refused {
             let given = settings.get(PRESET).and_then(toml::Value::as_str);
             let named = given.and_then(Benchmark::find);
             if given.is_none() || named.is_some() {

@@ -252,6 +252,10 @@ impl Method for Guard {
         self.inner.model()
     }
 
+    fn mixes_images(&self) -> bool {
+        self.inner.mixes_images()
+    }
+
     fn set_domain(&mut self, domain: Option<usize>) {
         self.inner.set_domain(domain);
     }

@@ -72,6 +72,10 @@ pub trait Method: Send {
     fn model(&self) -> Option<&dyn Backbone> {
         None
     }
+    /// Whether the logits of an image depend on the rest of its batch.
+    fn mixes_images(&self) -> bool {
+        self.model().is_some_and(Backbone::mixes_images)
+    }
     /// Sets the true domain of the next batches, for oracle experiments; most methods ignore it.
     fn set_domain(&mut self, _domain: Option<usize>) {}
     /// Whether single images and runs of one class are dealt with by the method itself, so that a

@@ -85,13 +85,13 @@ fn find<'a>(rows: &'a [MethodEntry], name: &str) -> Result<&'a MethodEntry> {
 
 #[cfg(test)]
 mod tests {
-    use paint_nn::backbone::{self, BuildOptions, Weights};
+    use paint_nn::backbone::{self, BuildOptions, Family, Weights};
     use paint_rng::Seed;
     use paint_tensor::Device;
     use toml::toml;
 
     use super::*;
-    use crate::entry::Presets;
+    use crate::entry::{Networks, Presets};
     use crate::preset::Benchmark;
 
     #[test]
@@ -139,7 +139,11 @@ mod tests {
                 entry.resolve(&entry.settings_for(settings, &*model, None).unwrap()).unwrap()
             };
             let given = toml! { preset = "cnn_imagenet" };
-            for entry in METHODS.iter().filter(|entry| entry.presets == Presets::ByNetwork) {
+            let is_taken = |entry: &&MethodEntry| {
+                entry.runs_on != Networks::Convolutional || model.family() == Family::Convolutional
+            };
+            let by_network = METHODS.iter().filter(|entry| entry.presets == Presets::ByNetwork);
+            for entry in by_network.filter(is_taken) {
                 let chosen = resolve(entry.name, &toml::Table::new());
                 assert_eq!(chosen["preset"].as_str(), Some(expected), "{}", entry.name);
                 let named = toml! { preset = expected };

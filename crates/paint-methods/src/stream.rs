@@ -167,8 +167,7 @@ impl Stream {
 
     /// Logits with the present state. Where images of a batch mix, the ones before come along.
     fn present(&self, images: &Tensor, b: usize) -> Result<Tensor> {
-        let mixes = self.inner.model().is_some_and(Backbone::mixes_images);
-        if !mixes || b >= self.config.buffer || self.seen.buffer.is_empty() {
+        if !self.inner.mixes_images() || b >= self.config.buffer || self.seen.buffer.is_empty() {
             return self.inner.predict(images);
         }
         let before = self.seen.last(self.config.buffer - b)?;
@@ -277,6 +276,10 @@ impl Method for Stream {
 
     fn model(&self) -> Option<&dyn Backbone> {
         self.inner.model()
+    }
+
+    fn mixes_images(&self) -> bool {
+        self.inner.mixes_images()
     }
 
     fn set_domain(&mut self, domain: Option<usize>) {

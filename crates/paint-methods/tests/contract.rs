@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a method that cannot be built or run breaks its contract")]
 
+mod networks;
 mod outside;
 #[path = "../src/tiny_vit.rs"]
 mod tiny_vit;
@@ -11,12 +12,11 @@ mod variants;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use networks::model;
 use paint_methods::{
     BuildArgs, Error, METHODS, Method, MethodEntry, Predictor, Registry, SourceData, SourceNeed,
     State,
 };
-use paint_nn::backbone::Backbone as _;
-use paint_nn::backbone::vit::Vit;
 use paint_nn::params::{Params, Trainable};
 use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
@@ -24,12 +24,6 @@ use toml::{Table, toml};
 use variants::{begins_as_source, filter_that_nothing_passes, variants};
 
 const CLASSES: usize = tiny_vit::CONFIG.num_classes;
-
-/// A ViT whose predictions range from unsure to confident: the head of a drawn one is too weak.
-fn model() -> Vit {
-    let larger = [("head.weight", 25.0), ("patch_embed.proj.weight", 10.0)];
-    tiny_vit::build(tiny_vit::CONFIG, 3, &larger, &Device::cpu())
-}
 
 fn images(seed: u64, b: usize) -> Tensor {
     let mut rng = Seed(seed).derive("contract/images", &[]);
@@ -40,9 +34,9 @@ fn images(seed: u64, b: usize) -> Tensor {
 fn build(entry: &MethodEntry, settings: &Table, seed: u64) -> Box<dyn Method> {
     // Darker than the stream, which is a domain of its own then.
     let images = images(77, 9).scale(0.4).unwrap();
-    let (model, labels) = (model(), [0, 1, 2, 3, 4, 0, 1, 2, 3]);
+    let (model, labels) = (model(entry), [0, 1, 2, 3, 4, 0, 1, 2, 3]);
     let source = Some(SourceData { images: &images, labels: Some(&labels) });
-    entry.build(&BuildArgs { source, ..BuildArgs::new(&model, Seed(seed)) }, settings).unwrap()
+    entry.build(&BuildArgs { source, ..BuildArgs::new(&*model, Seed(seed)) }, settings).unwrap()
 }
 
 /// Runs `check` for every method and variant.
@@ -109,8 +103,8 @@ fn reset_restores_every_bit() {
         method.reset().unwrap();
         assert_eq!(state_bits(&method.save().unwrap()), fresh, "{} {settings}", entry.name);
         if let Some(adapted) = method.model() {
-            let same = hash(adapted.params()) == hash(model().params());
-            assert_eq!(same, begins_as_source(settings), "{} {settings}", entry.name);
+            let same = hash(adapted.params()) == hash(model(entry).params());
+            assert_eq!(same, begins_as_source(entry, settings), "{} {settings}", entry.name);
         }
         assert_eq!(steps(method.as_mut(), &[0, 1, 2]), first, "{} {settings}", entry.name);
     });
@@ -125,7 +119,7 @@ fn the_same_seed_gives_the_same_bits_and_another_changes_what_is_drawn() {
         };
         let first = run(7);
         assert_eq!(first, run(7), "{} {settings}", entry.name);
-        if ["cotta", "rmt", "santa", "dpcore", "paint"].contains(&entry.name) {
+        if ["cotta", "rmt", "santa", "ecotta", "dpcore", "paint"].contains(&entry.name) {
             assert_ne!(first, run(8), "{} {settings}: another seed", entry.name);
         }
     });
@@ -146,7 +140,7 @@ fn parameters_that_are_not_trainable_keep_their_bits_and_the_others_move() {
         }
         let trainable = method.trainable();
         let Some(adapted) = method.model() else { return };
-        for (now, then) in adapted.params().iter().zip(model().params().iter()) {
+        for (now, then) in adapted.params().iter().zip(model(entry).params().iter()) {
             let same = bits(now.tensor()) == bits(then.tensor());
             let trains = trainable.iter().any(|name| name == now.name());
             assert!(same || trains, "{} {settings}: {} moved", entry.name, now.name());
@@ -238,10 +232,10 @@ fn a_predictor_keeps_the_state_that_it_was_made_in() {
 #[test]
 fn only_the_classes_that_were_asked_for_compete() {
     for_each(|entry, settings| {
-        let (model, source_images) = (model(), images(77, 9));
+        let (model, source_images) = (model(entry), images(77, 9));
         let source =
             SourceData { images: &source_images, labels: Some(&[0, 1, 0, 1, 0, 1, 0, 1, 0]) };
-        let all = BuildArgs { source: Some(source), ..BuildArgs::new(&model, Seed(1)) };
+        let all = BuildArgs { source: Some(source), ..BuildArgs::new(&*model, Seed(1)) };
         let some = BuildArgs { classes: Some(&[3, 1]), ..all };
         let mut method = entry.build(&some, settings).unwrap();
         assert_eq!(method.step(&images(0, 6)).unwrap().logits.shape(), [6, 2], "{}", entry.name);
@@ -269,9 +263,9 @@ fn an_unknown_setting_is_refused_by_name() {
     for_each(|entry, settings| {
         let mut settings = settings.clone();
         settings.extend(toml! { lerning_rate = 0.1 });
-        let model = model();
+        let model = model(entry);
         let message =
-            entry.build(&BuildArgs::new(&model, Seed(0)), &settings).err().unwrap().to_string();
+            entry.build(&BuildArgs::new(&*model, Seed(0)), &settings).err().unwrap().to_string();
         assert!(message.contains(entry.name) && message.contains("lerning_rate"), "{message}");
     });
 }
@@ -314,7 +308,8 @@ fn images_that_are_not_finite_are_refused_and_change_nothing() {
 #[test]
 fn a_method_that_needs_source_data_says_what_is_missing() {
     for entry in METHODS.iter().filter(|entry| entry.needs_source.reads_images()) {
-        let error = entry.build(&BuildArgs::new(&model(), Seed(0)), &Table::new()).err().unwrap();
+        let error =
+            entry.build(&BuildArgs::new(&*model(entry), Seed(0)), &Table::new()).err().unwrap();
         let message = error.to_string();
         assert!(matches!(error, Error::NoSource { .. }), "{}: {message}", entry.name);
         assert!(message.starts_with(entry.name) && message.contains("source images"), "{message}");
@@ -323,11 +318,12 @@ fn a_method_that_needs_source_data_says_what_is_missing() {
 
 #[test]
 fn labels_that_are_missing_or_do_not_fit_are_refused() {
-    let (model, pictures) = (model(), images(77, 9));
+    let pictures = images(77, 9);
     for entry in METHODS.iter().filter(|entry| entry.needs_source == SourceNeed::Labelled) {
+        let model = model(entry);
         let message = |labels: Option<&[usize]>| {
             let source = Some(SourceData { images: &pictures, labels });
-            let args = BuildArgs { source, ..BuildArgs::new(&model, Seed(0)) };
+            let args = BuildArgs { source, ..BuildArgs::new(&*model, Seed(0)) };
             entry.build(&args, &Table::new()).err().unwrap().to_string()
         };
         let without = message(None);

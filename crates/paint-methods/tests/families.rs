@@ -13,7 +13,7 @@ use paint_methods::{BuildArgs, METHODS, Method, MethodEntry, Networks, SourceDat
 use paint_nn::backbone::convnext::ConvnextConfig;
 use paint_nn::backbone::swin::SwinConfig;
 use paint_nn::backbone::vit::{HeadKind, Positioned, Variant, VitConfig};
-use paint_nn::backbone::{Backbone, BuildOptions, Weights};
+use paint_nn::backbone::{Backbone, BuildOptions, Family, Weights};
 use paint_nn::checkpoint::{self, Activation, Checkpoint, GlobalPool, Preprocess};
 use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
@@ -54,11 +54,24 @@ fn families() -> Vec<(&'static str, Box<dyn Backbone>)> {
     vits.chain([("ConvNeXt", convnext()), ("Swin", swin())]).collect()
 }
 
+/// Why a method for convolutional networks refuses the others.
+const CONVOLUTIONS: &str = "inside a convolutional network";
+
 /// Why a method refuses a network; the README says the same.
 fn refusal(entry: &MethodEntry, model: &dyn Backbone) -> Option<&'static str> {
     let Some(vit) = model.vit_config() else {
-        return (entry.runs_on == Networks::Transformers).then_some("of a vision transformer");
+        let refused = match entry.runs_on {
+            Networks::Transformers => Some("of a vision transformer"),
+            Networks::Convolutional if model.family() != Family::Convolutional => {
+                Some(CONVOLUTIONS)
+            }
+            _ => None,
+        };
+        return refused;
     };
+    if entry.runs_on == Networks::Convolutional {
+        return Some(CONVOLUTIONS);
+    }
     if !["gain", "neo", "t3a", "zerosiam"].contains(&entry.name) {
         return None;
     }
@@ -132,7 +145,7 @@ fn settings(name: &str) -> Table {
     match name {
         "sar" | "eta" | "eata" => toml! { e0 = 0.9 },
         "cotta" => toml! { views = 2 },
-        "rmt" => toml! { warmup_images = 0 source_batch = 4 },
+        "rmt" | "ecotta" => toml! { warmup_images = 0 source_batch = 4 },
         "keel" => toml! { memory = 20 fewest_images = 2 first_block = 0 },
         "vdp" => toml! { threshold = 0.5 },
         "paint" => toml! { blocks = 2 },

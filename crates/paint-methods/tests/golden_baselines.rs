@@ -80,10 +80,9 @@ impl PatchDraws for Replay {
     }
 }
 
-/// The residual network of the golden files.
-fn cnn(fixture: &Fixture) -> ResidualNet {
-    let config =
-        CifarResnetConfig { blocks: 1, width: 4, variant: CifarVariant::BatchNorm, num_classes: 7 };
+/// A residual network of the golden files, with so many blocks a stage.
+fn cnn(fixture: &Fixture, blocks: usize, variant: CifarVariant) -> ResidualNet {
+    let config = CifarResnetConfig { blocks, width: 4, variant, num_classes: 7 };
     config.build("tiny", weights(fixture), &options()).unwrap()
 }
 
@@ -96,7 +95,13 @@ fn five_steps(name: &str) {
 /// Five steps of a golden file on the residual network.
 fn five_cnn_steps(name: &str) {
     let source = Fixture::read("baselines/cnn.safetensors");
-    replay(&format!("cnn_{name}"), &cnn(&source), &source);
+    replay(&format!("cnn_{name}"), &cnn(&source, 1, CifarVariant::BatchNorm), &source);
+}
+
+/// Five steps of a golden file on a residual network of six blocks: `deep`, or `group` with group norms.
+fn five_deep_steps(network: &str, variant: CifarVariant, name: &str) {
+    let source = Fixture::read(&path(network));
+    replay(&format!("{network}_{name}"), &cnn(&source, 2, variant), &source);
 }
 
 /// Five steps on `network`, whose values before the first step are in `source`.
@@ -295,6 +300,14 @@ fn rmt_matches_pytorch_with_replay_and_without() {
 fn santa_matches_pytorch() {
     five_steps("santa");
     five_cnn_steps("santa");
+}
+
+#[test]
+fn ecotta_matches_pytorch_with_batch_norms_and_group_norms() {
+    five_deep_steps("deep", CifarVariant::BatchNorm, "ecotta");
+    five_deep_steps("deep", CifarVariant::BatchNorm, "ecotta_last");
+    five_deep_steps("deep", CifarVariant::BatchNorm, "ecotta_views");
+    five_deep_steps("group", CifarVariant::GroupNorm { groups: 2 }, "ecotta");
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub use super::cpl::{Config as Cpl, SourceLoss};
 pub use super::deyo::Config as Deyo;
 pub use super::dpcore::{Config as DpCore, Followed};
 pub use super::eata::{Eata, Eta};
+pub use super::ecotta::{Config as EcoTta, EntropyTrains, FrozenStatistics};
 pub use super::gain::{Anchors, Config as Gain};
 pub use super::keel::Config as Keel;
 pub use super::lame::{Affinity, Config as Lame};
@@ -82,6 +83,7 @@ mod tests {
             row::<Rotta>(),
             row::<Rmt>(),
             row::<Santa>(),
+            row::<EcoTta>(),
             row::<Vdp>(),
             row::<Gain>(),
             row::<Pea>(),

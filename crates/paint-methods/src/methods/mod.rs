@@ -7,6 +7,7 @@ mod cpl;
 mod deyo;
 mod dpcore;
 mod eata;
+mod ecotta;
 mod gain;
 mod keel;
 mod lame;
@@ -44,6 +45,7 @@ pub const METHODS: &[MethodEntry] = &[
     rotta::ENTRY,
     rmt::ENTRY,
     santa::ENTRY,
+    ecotta::ENTRY,
     vdp::ENTRY,
     gain::ENTRY,
     pea::ENTRY,

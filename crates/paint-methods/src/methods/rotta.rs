@@ -231,8 +231,4 @@ impl Adapt for Rotta {
         self.images = state.counter("images")?;
         Ok(())
     }
-
-    fn takes_any_stream(&self) -> bool {
-        true
-    }
 }

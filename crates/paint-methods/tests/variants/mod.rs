@@ -1,6 +1,6 @@
 //! The settings with which every method has to keep its contract.
 
-use paint_methods::MethodEntry;
+use paint_methods::{MethodEntry, Networks};
 use toml::{Table, toml};
 
 /// The settings a method is asked with: none, each preset, and then what a preset does not reach. All of them with what
@@ -47,6 +47,13 @@ pub(crate) fn variants(entry: &MethodEntry) -> Vec<Table> {
                 toml! { variant = "source_free" },
             ],
         ),
+        "ecotta" => (
+            toml! { warmup_images = 0 source_batch = 4 e0 = 0.9 },
+            vec![
+                toml! { warmup_images = 12 warmup_views = true kernel = 1 parts = 4 },
+                toml! { entropy_trains = "last" frozen_statistics = "batch" optimizer = "adam" },
+            ],
+        ),
         "santa" => (Table::new(), vec![toml! { contrast.images = 7 }]),
         "keel" => (
             toml! { memory = 20 fewest_images = 2 },
@@ -91,13 +98,15 @@ pub(crate) fn filter_that_nothing_passes(name: &str) -> Option<Table> {
     match name {
         "paint" => Some(toml! { phi = 1.0 entropy_weight = 0.0 diversity_weight = 0.0 }),
         "eta" | "eata" | "rdumb" | "sar" => Some(toml! { e0 = 0.0 }),
+        "ecotta" => Some(toml! { e0 = 0.0 regularization = 0.0 }),
         "deyo" => Some(toml! { plpd = 1.0 }),
         "vdp" => Some(toml! { threshold = 1.1 }),
         _ => None,
     }
 }
 
-/// Whether a method is deployed as the source it was given.
-pub(crate) fn begins_as_source(settings: &Table) -> bool {
-    settings.get("warmup_images").is_none_or(|images| images.as_integer() == Some(0))
+/// Whether the network is deployed as the source that was given. What EcoTTA warms up lies beside it.
+pub(crate) fn begins_as_source(entry: &MethodEntry, settings: &Table) -> bool {
+    entry.runs_on == Networks::Convolutional
+        || settings.get("warmup_images").is_none_or(|images| images.as_integer() == Some(0))
 }

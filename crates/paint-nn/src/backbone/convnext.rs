@@ -13,9 +13,9 @@ use paint_tensor::Tensor;
 
 use self::stage::{Block, Downsample, Stage};
 use super::input::{Input, preprocess};
-use super::pixels::{Patches, after_block};
+use super::pixels::{Patches, after_block, before_blocks};
 use super::residual::Assembly;
-use super::{Backbone, BuildOptions, Features, Request, Sizes, Spec, Weights};
+use super::{Backbone, BuildOptions, Family, Features, Request, Sizes, Spec, Weights};
 use crate::checkpoint::{Activation, Checkpoint, Format};
 use crate::error::{Error, Misfit, Result};
 use crate::layers::{LayerNorm, Linear};
@@ -156,6 +156,10 @@ impl Backbone for Convnext {
         &self.spec
     }
 
+    fn family(&self) -> Family {
+        Family::Convolutional
+    }
+
     fn params(&self) -> &Params {
         &self.params
     }
@@ -178,6 +182,7 @@ impl Backbone for Convnext {
         let (params, parts) = (&self.params, &self.parts);
         let (x, mut grid) = parts.stem.of_images(params, embedding)?;
         let mut x = parts.stem_norm.forward(params, &x)?.compact()?;
+        before_blocks(request, &x, grid)?;
         let mut index = 0;
         for stage in &parts.stages {
             if let Some(downsample) = &stage.downsample {

@@ -112,6 +112,11 @@ pub enum Statistics {
 
 /// Sees what each block gives, and decides what the next one reads.
 pub trait AfterBlock: fmt::Debug {
+    /// Sees what the first block reads, in the form that blocks give: see [`AfterBlock::after_block`].
+    fn before_blocks(&self, _prefix: usize, _tokens: &Tensor) -> Result<()> {
+        Ok(())
+    }
+
     /// What to go on with in place of `tokens`, which block `index` gave. Of a network with stages these are
     /// images `[B, C, H, W]` and `prefix` is 0. Of a transformer they are `[B, T, D]`: `prefix` tokens, of which the
     /// class token is the first, then prompts, then patches; one without a class token has no prefix. After the last
@@ -251,6 +256,9 @@ pub struct Features {
 pub trait Backbone: Send + Sync {
     /// Sizes and preprocessing.
     fn spec(&self) -> &Spec;
+
+    /// What it is made of.
+    fn family(&self) -> Family;
 
     /// Its sizes as a vision transformer, if it is one.
     fn vit_config(&self) -> Option<&VitConfig> {

@@ -69,6 +69,17 @@ impl Assembly {
     }
 }
 
+/// Lets the request see the pixels that the first block reads, as images.
+pub(super) fn before_blocks(request: &Request<'_>, x: &Tensor, grid: Grid) -> Result<()> {
+    request.after_block.map_or(Ok(()), |hook| hook.before_blocks(0, &images_of(x, grid)?))
+}
+
+/// `[B, N, C]` → `[B, C, H, W]`.
+fn images_of(x: &Tensor, grid: Grid) -> Result<Tensor> {
+    let [b, _, c] = x.dims3("pixels")?;
+    Ok(x.transpose(1, 2)?.reshape([b, c, grid[0], grid[1]])?)
+}
+
 /// What the request makes of the pixels that a block gave; it sees images.
 pub(super) fn after_block(
     request: &Request<'_>,
@@ -78,7 +89,6 @@ pub(super) fn after_block(
 ) -> Result<Tensor> {
     let Some(hook) = request.after_block else { return Ok(x) };
     let [b, n, c] = x.dims3("pixels")?;
-    let images = x.transpose(1, 2)?.reshape([b, c, grid[0], grid[1]])?;
-    let images = super::seen_by(hook, index, images)?;
+    let images = super::seen_by(hook, index, images_of(&x, grid)?)?;
     Ok(images.reshape([b, c, n])?.transpose(1, 2)?)
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use paint_tensor::{BnMode, Tensor};
 
 use super::input::{Input, preprocess};
-use super::{Backbone, BuildOptions, Features, Request, Sizes, Spec, Statistics, Weights};
+use super::{Backbone, BuildOptions, Family, Features, Request, Sizes, Spec, Statistics, Weights};
 use crate::checkpoint::{Checkpoint, Format};
 use crate::error::{Misfit, Result};
 use crate::layers::{BatchNorm, ChannelNorm, Conv, Linear, NormPass};
@@ -159,6 +159,10 @@ impl Backbone for ResidualNet {
         &self.spec
     }
 
+    fn family(&self) -> Family {
+        Family::Convolutional
+    }
+
     fn params(&self) -> &Params {
         &self.params
     }
@@ -195,6 +199,9 @@ impl Backbone for ResidualNet {
         }
         if parts.stem_pool == StemPool::Max {
             x = x.max_pool(3, 2, 1)?;
+        }
+        if let Some(hook) = request.after_block {
+            hook.before_blocks(0, &x)?;
         }
         for (index, block) in parts.stages.iter().flatten().enumerate() {
             x = block.forward(params, &x, pass)?;

@@ -21,9 +21,9 @@ use self::grid::{relative_positions, window_of};
 use self::stage::{Block, BlockSizes, Merging};
 use super::branches::Branches;
 use super::input::{Input, preprocess};
-use super::pixels::{Grid, Patches, after_block};
+use super::pixels::{Grid, Patches, after_block, before_blocks};
 use super::residual::Assembly;
-use super::{Backbone, BuildOptions, Features, Request, Sizes, Spec, Weights};
+use super::{Backbone, BuildOptions, Family, Features, Request, Sizes, Spec, Weights};
 use crate::checkpoint::{Activation, Checkpoint, Format};
 use crate::error::{Misfit, Result};
 use crate::layers::{LayerNorm, Linear};
@@ -161,6 +161,10 @@ impl Backbone for Swin {
         &self.spec
     }
 
+    fn family(&self) -> Family {
+        Family::Windows
+    }
+
     fn params(&self) -> &Params {
         &self.params
     }
@@ -183,6 +187,7 @@ impl Backbone for Swin {
         let (params, parts) = (&self.params, &self.parts);
         let (x, mut grid) = parts.patches.of_images(params, embedding)?;
         let mut x = parts.patch_norm.forward(params, &x)?.compact()?;
+        before_blocks(request, &x, grid)?;
         let mut index = 0;
         for (stage, windows) in parts.stages.iter().zip(&self.grids) {
             if let Some(merging) = &stage.merging {

@@ -23,8 +23,8 @@ use paint_tensor::Tensor;
 use super::branches::Branches;
 use super::input::{Input, preprocess};
 use super::{
-    Attention, AttentionMap, Backbone, BuildOptions, Features, LastBlock, MapLayout, Positions,
-    PromptPosition, Request, Sizes, Spec, Weights,
+    Attention, AttentionMap, Backbone, BuildOptions, Family, Features, LastBlock, MapLayout,
+    Positions, PromptPosition, Request, Sizes, Spec, Weights,
 };
 use crate::checkpoint::{Checkpoint, Traits};
 use crate::error::{Error, Misfit, Result};
@@ -192,6 +192,10 @@ impl Backbone for Vit {
         &self.spec
     }
 
+    fn family(&self) -> Family {
+        Family::Transformer
+    }
+
     fn vit_config(&self) -> Option<&VitConfig> {
         Some(&self.config)
     }
@@ -237,6 +241,9 @@ impl Backbone for Vit {
         }
         let map_layout =
             MapLayout { grid: self.config.grid(), class_token: self.config.variant.class_token };
+        if let Some(hook) = request.after_block {
+            hook.before_blocks(prefix, &x)?;
+        }
         let mut attention = Vec::new();
         for (i, block) in self.blocks.iter().enumerate() {
             let branches = Branches::of(request.branches, i);

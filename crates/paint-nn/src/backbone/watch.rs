@@ -15,7 +15,7 @@ use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::vit::VitConfig;
-use super::{Attention, Backbone, BnMode, Features, Request, Spec};
+use super::{Attention, Backbone, BnMode, Family, Features, Request, Spec};
 use crate::error::Result;
 use crate::params::Params;
 
@@ -95,6 +95,10 @@ impl Watched {
 impl Backbone for Watched {
     fn spec(&self) -> &Spec {
         self.inner.spec()
+    }
+
+    fn family(&self) -> Family {
+        self.inner.family()
     }
 
     fn vit_config(&self) -> Option<&VitConfig> {

@@ -31,6 +31,7 @@ pub(super) fn explain(row: &MethodEntry) -> anyhow::Result<Explanation> {
     let networks = match row.runs_on {
         Networks::All => "any network",
         Networks::Transformers => "a vision transformer",
+        Networks::Convolutional => "a convolutional network",
         Networks::BatchNorms => {
             "a network with batch norms; without them it leaves the model as it is"
         }

@@ -15,8 +15,10 @@ pub(super) fn explain(row: &BackboneEntry) -> anyhow::Result<Explanation> {
         Family::Windows => "transformer with attention inside windows",
         Family::Convolutional => "convolutional network",
     };
-    let refused = |method: &&MethodEntry| {
-        row.family != Family::Transformer && method.runs_on == Networks::Transformers
+    let refused = |method: &&MethodEntry| match method.runs_on {
+        Networks::Transformers => row.family != Family::Transformer,
+        Networks::Convolutional => row.family != Family::Convolutional,
+        Networks::All | Networks::BatchNorms => false,
     };
     let refused: Vec<&str> = METHODS.iter().filter(refused).map(|method| method.name).collect();
     let methods = match refused.as_slice() {

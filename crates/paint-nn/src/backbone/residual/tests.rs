@@ -140,6 +140,11 @@ fn a_checkpoint_brings_its_classes_and_every_misfit_is_named() {
 struct Doubling(usize, std::cell::RefCell<Vec<Vec<usize>>>);
 
 impl AfterBlock for Doubling {
+    fn before_blocks(&self, _prefix: usize, images: &Tensor) -> Result<()> {
+        self.1.borrow_mut().push(images.shape().to_vec());
+        Ok(())
+    }
+
     fn after_block(&self, index: usize, _prefix: usize, images: Tensor) -> Result<Tensor> {
         self.1.borrow_mut().push(images.shape().to_vec());
         Ok(if index == self.0 { images.scale(2.0)? } else { images })
@@ -156,7 +161,7 @@ fn a_hook_sees_every_block_and_decides_what_the_next_one_reads() {
         (features, hook.1.into_inner())
     };
     let (untouched, shapes) = with(9);
-    assert_eq!(shapes, [[2, 4, 32, 32], [2, 8, 16, 16], [2, 16, 8, 8]]);
+    assert_eq!(shapes, [[2, 4, 32, 32], [2, 4, 32, 32], [2, 8, 16, 16], [2, 16, 8, 8]]);
     assert_eq!(untouched.logits.to_vec().unwrap(), logits(&net, &images));
     // After the last block comes the mean over pixels, which doubles too.
     let plain = net.forward(&images, &Request::default()).unwrap().pooled.scale(2.0).unwrap();

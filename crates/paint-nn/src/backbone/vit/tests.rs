@@ -251,6 +251,11 @@ struct Hook {
 }
 
 impl AfterBlock for Hook {
+    fn before_blocks(&self, _prefix: usize, tokens: &Tensor) -> Result<()> {
+        self.seen.borrow_mut().push(tokens.shape().to_vec());
+        Ok(())
+    }
+
     fn after_block(&self, index: usize, _prefix: usize, tokens: Tensor) -> Result<Tensor> {
         self.seen.borrow_mut().push(tokens.shape().to_vec());
         Ok(if index == self.at { tokens.scale(self.factor)? } else { tokens })
@@ -267,9 +272,9 @@ fn a_hook_sees_every_block_and_decides_what_the_next_one_reads() {
         let logits = vit.forward(&x, &request).unwrap().logits.to_vec().unwrap();
         assert_eq!(logits == plain, same);
         let seen = hook.seen.into_inner();
-        assert_eq!(seen.len(), SIZES.depth);
-        assert!(seen[..SIZES.depth - 1].iter().all(|shape| shape == &[2, 7, 8]));
-        assert_eq!(seen[SIZES.depth - 1], [2, 1, 8], "the pooled token alone");
+        assert_eq!(seen.len(), 1 + SIZES.depth);
+        assert!(seen[..SIZES.depth].iter().all(|shape| shape == &[2, 7, 8]));
+        assert_eq!(seen[SIZES.depth], [2, 1, 8], "the pooled token alone");
     }
 }
 
