@@ -233,6 +233,12 @@ fn default_checkpoint_every() -> usize {
 pub const INERT: [&str; 3] = ["out", "threads", "checkpoint_every"];
 
 impl Config {
+    /// The same on the CPU: where images and sizes are all that is asked for, the machine need not have the device.
+    #[must_use]
+    pub fn on_cpu(self) -> Self {
+        Self { device: default_device(), precision: default_precision(), ..self }
+    }
+
     /// The document that gives this run again.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| Error::config(error.to_string()))

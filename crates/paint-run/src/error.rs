@@ -58,7 +58,7 @@ pub enum Error {
     /// Weights of no network in the table.
     #[error(
         "no network of `paint list backbones` has these arrays; the nearest is {nearest}, but:{misfit}{}: {}",
-        advice.map(|advice| format!("; if the export lost names, {advice}")).unwrap_or_default(),
+        advice.map(|advice| format!(" if the export lost names, {advice}")).unwrap_or_default(),
         path.display()
     )]
     UnknownNetwork {

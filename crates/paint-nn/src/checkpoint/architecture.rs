@@ -163,8 +163,14 @@ fn vit(checkpoint: &Checkpoint, config: &ModelConfig) -> std::result::Result<Vit
         (None, None) => (embed_dim / 64, HeadsFrom::Assumed),
     };
     if num_heads == 0 || !embed_dim.is_multiple_of(num_heads) {
-        let expected = format!("a divisor of the width {embed_dim}; give num_heads in config.json");
-        return Err(Fault::invalid("num_heads", expected, num_heads));
+        let expected = format!(
+            "a divisor of the width {embed_dim}; give num_heads in config.json or with --set model.num_heads=N"
+        );
+        let found = match num_heads_from {
+            HeadsFrom::Assumed => "none, and no usual number for this width".to_owned(),
+            _ => num_heads.to_string(),
+        };
+        return Err(Fault::invalid("num_heads", expected, found));
     }
     let patch_size = [patch_h, patch_w];
     Ok(VitSizes {

@@ -46,7 +46,9 @@ pub struct Network {
 pub fn build(arrays: Checkpoint, about: &About<'_>, device: &Device) -> Result<Network> {
     let path = about.path;
     refuse_nan(&arrays, path)?;
-    let architecture = Architecture::detect(&arrays, about.beside)?;
+    let num_heads = about.num_heads.or(about.beside.num_heads);
+    let config = ModelConfig { num_heads, ..about.beside.clone() };
+    let architecture = Architecture::detect(&arrays, &config)?;
     let preprocess = Some(about.preprocess.clone());
     let options = BuildOptions {
         positions: positions(&architecture),
@@ -168,5 +170,37 @@ fn positions(architecture: &Architecture) -> Positions {
     match architecture {
         Architecture::Vit(VitSizes { grid_side: Some(_), .. }) => Positions::Interpolate,
         _ => Positions::Exact,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The weights are 12 wide, so that no number of heads can be assumed.
+    #[test]
+    fn heads_that_the_user_gives_need_no_configuration_beside_the_weights() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/checkpoints/timm/model.safetensors");
+        let (beside, preprocess) = (ModelConfig::default(), Preprocess::usual([8, 8]));
+        let heads = |num_heads| -> std::result::Result<usize, String> {
+            let traits = Traits::default();
+            let about = About {
+                path: &path,
+                backbone: None,
+                num_heads,
+                traits,
+                beside: &beside,
+                preprocess: &preprocess,
+            };
+            let arrays = paint_nn::checkpoint::read(&path).unwrap();
+            let network = build(arrays, &about, &Device::cpu()).map_err(|e| e.to_string())?;
+            Ok(network.model.vit_config().unwrap().num_heads)
+        };
+        assert_eq!(heads(Some(3)), Ok(3));
+        for (given, found) in [(None, "found none"), (Some(5), "found 5")] {
+            let error = heads(given).unwrap_err();
+            assert!(error.contains("--set model.num_heads=N") && error.contains(found), "{error}");
+        }
     }
 }

@@ -83,7 +83,8 @@ pub(super) fn decode(source: &Source, folder: Option<&Path>) -> Result<Checkpoin
     }
     if skipped > 0 {
         let what = "numbers that the graph computes with, and no weights";
-        checkpoint.skipped.push((format!("{skipped} constants"), what.to_owned()));
+        let plural = if skipped == 1 { "" } else { "s" };
+        checkpoint.skipped.push((format!("{skipped} constant{plural}"), what.to_owned()));
     }
     Ok(checkpoint)
 }
