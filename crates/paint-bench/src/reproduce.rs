@@ -5,7 +5,8 @@
 
 use std::fmt::Display;
 
-use paint_methods::{METHODS, SourceNeed};
+use paint_methods::{METHODS, Networks, SourceNeed};
+use paint_nn::backbone::Family;
 use paint_run::probe;
 use paint_run::{Error, Result};
 use toml::Value;
@@ -206,10 +207,13 @@ fn look_back(protocol: &mut Protocol, domains: bool) {
 
 const TENTHS: [f64; 10] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
-/// Every method that a protocol can serve: those that look at source images only where it has some.
+/// Every method that a protocol can serve: those that look at source images only where it has some, and those for
+/// convolutional networks only where it names one.
 pub fn every_method(protocol: &Protocol) -> Vec<Variant> {
     let served = |need: SourceNeed| !need.reads_images() || protocol.source.is_some();
-    let rows = METHODS.iter().filter(|entry| served(entry.needs_source));
+    let convolutional = protocol.family() == Some(Family::Convolutional);
+    let fits = |networks: Networks| networks != Networks::Convolutional || convolutional;
+    let rows = METHODS.iter().filter(|entry| served(entry.needs_source) && fits(entry.runs_on));
     rows.map(|entry| Variant::plain(entry.name)).collect()
 }
 
@@ -292,6 +296,19 @@ mod tests {
         assert_eq!(rows(source), theirs);
         theirs.retain(|label| label != "rmt");
         assert_eq!(rows(None), theirs);
+    }
+
+    #[test]
+    fn a_method_for_convolutional_networks_has_a_row_where_the_network_is_one() {
+        let mut protocol = Protocol::find("embedded").unwrap();
+        for (backbone, expected) in
+            [(None, false), (Some("vit_tiny_patch4_32"), false), (Some("cifar_resnet56"), true)]
+        {
+            protocol.model.backbone = backbone.map(str::to_owned);
+            let rows = every_method(&protocol);
+            assert!(rows.iter().any(|row| row.method == "rmt"));
+            assert_eq!(rows.iter().any(|row| row.method == "ecotta"), expected);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use paint_methods::Registry;
 use paint_run::{Error, Result};
 
 use super::cell::{Cell, cell_id};
+use super::cell_result::CellResult;
 use super::settings::{Named, named};
 use super::variant::Variant;
 use crate::protocol::{Place, Protocol};
@@ -28,6 +29,12 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// Whether every cell has its result: the grid can then be collected on a machine without its device.
+    pub fn is_finished(&self) -> bool {
+        let is_there = |cell: &Cell| CellResult::read(&cell.config.out, cell, &self.hash).is_some();
+        self.cells.iter().all(is_there)
+    }
+
     /// The grid of `variants` under a resolved protocol. Unknown methods and settings are refused here, before anything
     /// runs.
     pub fn new(protocol: Protocol, variants: Vec<Variant>, place: &Place) -> Result<Self> {

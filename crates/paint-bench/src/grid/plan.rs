@@ -151,7 +151,7 @@ impl Shard {
 fn look(cell: &Cell) -> Result<(usize, String)> {
     // No method is needed to see the images.
     let config = Config { method: Method::source(), source: None, ..cell.config.clone() };
-    let experiment = Experiment::open(config)?;
+    let experiment = Experiment::open(config.on_cpu())?;
     let images = experiment.stream.batches.iter().map(|batch| batch.samples.len()).sum();
     Ok((images, glimpse(&*experiment.dataset, &experiment.stream)?))
 }

@@ -6,6 +6,7 @@ use paint_data::corruption::CORRUPTIONS;
 use paint_data::dataset::{Corrupt, Options};
 use paint_data::{dataset, scenario};
 use paint_methods::{guard, stream};
+use paint_nn::backbone::{self, Family};
 use paint_run::config::{Draft, Method, Model, Prediction, Source, method_of};
 use paint_run::metric::Rate;
 use paint_run::probe;
@@ -122,6 +123,12 @@ impl Fingerprints {
 const DEFAULT_SEVERITY: u8 = 5;
 
 impl Protocol {
+    /// What its network is made of, where that has a name.
+    pub fn family(&self) -> Option<Family> {
+        let name = self.model.backbone.as_deref()?;
+        backbone::find(name).ok().map(|entry| entry.family)
+    }
+
     /// The document in `text`; `origin` names it in messages.
     pub fn parse(text: &str, origin: &str) -> Result<Self> {
         let refuse = |why: String| Error::config(format!("protocol {origin}: {why}"));

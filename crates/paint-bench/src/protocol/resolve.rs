@@ -25,7 +25,7 @@ impl Protocol {
         config.seed = 0;
         let probe = config.probe.take();
         config.scenario.order = self.orders.first().cloned().or(config.scenario.order);
-        let experiment = Experiment::open(config)?;
+        let experiment = Experiment::open(config.on_cpu())?;
         let mut resolved = self.clone();
         // Places of files belong to the machine, not to the protocol.
         resolved.source.iter_mut().for_each(|source| source.path.clear());

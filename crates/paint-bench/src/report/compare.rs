@@ -1,7 +1,6 @@
 //! Our rows beside the paper's: accuracies with their difference, prompts found again, and what differs between the
 //! protocols.
 
-use paint_nn::backbone::{self, Family};
 use paint_run::Result;
 use paint_run::metric::Glance;
 
@@ -115,7 +114,7 @@ impl Comparison {
                 Measure::Previous => curve(|glance| glance.previous),
             }
         };
-        let family = family(results);
+        let family = results.protocol.family();
         let same_family =
             |row: &ReferenceRow| family.zip(row.family).is_none_or(|(ours, paper)| ours == paper);
         let row = |row: &ReferenceRow| {
@@ -139,12 +138,6 @@ impl Comparison {
     pub(super) fn matched(&self) -> impl Iterator<Item = (&str, &Matched)> {
         self.rows.iter().filter_map(|row| Some((row.label.as_str(), row.matched.as_ref()?)))
     }
-}
-
-/// The kind of network that results are of, where it has a name.
-fn family(results: &Results) -> Option<Family> {
-    let name = results.protocol.model.backbone.as_deref()?;
-    backbone::find(name).ok().map(|entry| entry.family)
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ impl Pictures {
         let mut config = run[0].config.clone();
         config.method = Method::source();
         (config.probe, config.source) = (None, None);
-        let experiment = Experiment::open(config)?;
+        let experiment = Experiment::open(config.on_cpu())?;
         Ok(Self { shots: shots(&experiment)?, cams: cams(&experiment, &run, results)? })
     }
 }

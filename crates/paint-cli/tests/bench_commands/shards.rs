@@ -50,6 +50,39 @@ fn shards_in_processes_of_their_own_leave_the_files_of_one_command() {
 }
 
 #[test]
+fn a_grid_for_a_device_that_is_elsewhere_can_be_planned_and_collected_but_not_run() {
+    let temp = tempfile::tempdir().unwrap();
+    let (out, plan) = (temp.path().join("out"), temp.path().join("plan.jsonl"));
+    let cells = |args: &[&str]| -> Vec<String> {
+        let args = [args, &["--plan", plan.to_str().unwrap()]].concat();
+        let output = paint(&args, &out).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = fs::read_to_string(&plan).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.map(|line: serde_json::Value| line["cell"].as_str().unwrap().into()).collect()
+    };
+    // No machine has so many GPUs.
+    let there = [&grid()[..], &["--device", "cuda:99"]].concat();
+    let (here_cells, there_cells) = (cells(&grid()), cells(&there));
+    let refused = paint(&there, &out).output().unwrap();
+    let message = stderr(&refused);
+    assert!(refused.status.code() == Some(2) && message.contains("cuda:99"), "{message}");
+    assert!(!out.exists(), "nothing was begun");
+    // The folders that such a machine would have left.
+    let run = paint(&grid(), &out).output().unwrap();
+    assert!(run.status.success(), "{}", stderr(&run));
+    for (here, there) in here_cells.iter().zip(&there_cells) {
+        let folder = out.join("cells").join(there);
+        fs::rename(out.join("cells").join(here), &folder).unwrap();
+        let result = fs::read_to_string(folder.join("result.json")).unwrap();
+        fs::write(folder.join("result.json"), result.replace(here, there)).unwrap();
+    }
+    let collected = paint(&there, &out).output().unwrap();
+    assert!(collected.status.success(), "{}", stderr(&collected));
+    assert_eq!(stderr(&collected).matches(": found").count(), 3, "{}", stderr(&collected));
+}
+
+#[test]
 fn one_cell_is_run_by_its_hash_and_images_of_another_machine_are_refused() {
     let temp = tempfile::tempdir().unwrap();
     let (out, plan) = (temp.path().join("out"), temp.path().join("plan.jsonl"));

@@ -21,6 +21,7 @@ use crate::grid_progress::Progress;
 use crate::output::Output;
 use crate::place::refuse_foreign;
 use crate::preset_flag::PresetFlag;
+use crate::process;
 use crate::signals::Signals;
 use crate::source::SourceArgs;
 
@@ -162,6 +163,10 @@ pub(super) fn measure(
     tell: &(dyn Fn(GridEvent<'_>) + Sync),
 ) -> anyhow::Result<Result<Results, String>> {
     let grid = &asked.grid;
+    if args.earlier.overwrite || !grid.is_finished() {
+        let compute = &args.network.compute;
+        process::device(compute.device(), compute.precision())?;
+    }
     paint_files::create_folder(&grid.out)
         .with_context(|| format!("cannot create {}", grid.out.display()))?;
     let _claim = paint_files::claim(&grid.out)?;
