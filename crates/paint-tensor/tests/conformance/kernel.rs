@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use paint_tensor::Device;
+use paint_tensor::{BACKENDS, Device};
 
 /// The tests of this program in another process, where the variable names a kernel.
 fn tests_on(kernel: &str, filter: &[&str]) -> (bool, String) {
@@ -24,14 +24,20 @@ fn everything_holds_on_the_portable_kernel() {
 
 #[test]
 #[ignore = "run by the next test in a process of its own"]
-fn the_device_opens() {
-    Device::from_name("cpu").unwrap();
+fn the_device_opens_and_is_listed() {
+    let opened = Device::from_name("cpu");
+    let listed = BACKENDS[0].devices().remove(0);
+    if let Err(error) = &opened {
+        assert_eq!(listed.what, format!("not usable: {error}"));
+    }
+    opened.unwrap();
 }
 
 #[test]
 fn a_kernel_that_does_not_exist_is_refused_with_the_known_ones() {
-    let open = ["--ignored", "--exact", "kernel::the_device_opens"];
+    let open = ["--ignored", "--exact", "kernel::the_device_opens_and_is_listed"];
     assert!(tests_on("portable", &open).0);
     let (passed, said) = tests_on("neon", &open);
     assert!(!passed && said.contains("portable, avx512, amx"), "{said}");
+    assert!(!said.contains("left == right"), "{said}");
 }

@@ -51,7 +51,6 @@ impl Lanes<'_> {
 /// # Safety
 /// The CPU has AVX-512, and [`Lanes::check`] passed for the lanes and depths.
 #[target_feature(enable = "avx512f")]
-#[inline]
 pub(super) unsafe fn fetch(
     lanes: Lanes,
     [first, count]: [usize; 2],
@@ -68,18 +67,9 @@ pub(super) unsafe fn fetch(
     };
     if along_depth || lanes.lane_step == 1 {
         let mask = mask(inner);
-        // SAFETY: the caller checked the lanes and depths, and the mask leaves out the others.
-        unsafe {
-            match outer {
-                // What the compiler can unroll stays in registers.
-                16 => load_rows::<16>(lanes, [start, step], mask, &mut rows),
-                MR => load_rows::<MR>(lanes, [start, step], mask, &mut rows),
-                _ => {
-                    for (i, row) in rows.iter_mut().enumerate().take(outer) {
-                        *row = load(lanes, start + i * step, mask);
-                    }
-                }
-            }
+        for (i, row) in rows.iter_mut().enumerate().take(outer) {
+            // SAFETY: the caller checked the lanes and depths, and the mask leaves out the others.
+            *row = unsafe { load(lanes, start + i * step, mask) };
         }
     } else {
         for (k, row) in rows.iter_mut().enumerate().take(depths) {
@@ -112,36 +102,20 @@ pub(super) fn pack(
     lanes.check([first, count], [0, depth]);
     // SAFETY: AVX-512 was checked, `check` covers what `fetch` reads, and the last of the stores ends at
     // `(depth - 1) * step + 16`.
-    unsafe { pack_blocks(lanes, [first, count], depth, out.as_mut_ptr(), step) };
-}
-
-/// # Safety
-/// The CPU has AVX-512, [`Lanes::check`] passed, and `out` has room for `depth` registers, `step` apart.
-#[target_feature(enable = "avx512f")]
-unsafe fn pack_blocks(lanes: Lanes, which: [usize; 2], depth: usize, out: *mut f32, step: usize) {
-    for k in (0..depth).step_by(16) {
-        let block = (depth - k).min(16);
-        // SAFETY: the caller's.
-        unsafe {
-            let rows = fetch(lanes, which, [k, block], false);
-            let out = out.add(k * step);
-            if block == 16 {
-                store(&rows, out, step);
-            } else {
-                for (j, row) in rows.iter().enumerate().take(block) {
-                    _mm512_storeu_ps(out.add(j * step), *row);
-                }
-            }
+    unsafe {
+        for k in (0..depth).step_by(16) {
+            let block = (depth - k).min(16);
+            let rows = fetch(lanes, [first, count], [k, block], false);
+            store(&rows, block, out.as_mut_ptr().add(k * step), step);
         }
     }
 }
 
 #[target_feature(enable = "avx512f")]
-#[inline]
-unsafe fn store(rows: &[__m512; 16], out: *mut f32, step: usize) {
-    for j in 0..16 {
-        // SAFETY: the caller has room for sixteen registers, `step` apart.
-        unsafe { _mm512_storeu_ps(out.add(j * step), rows[j]) };
+unsafe fn store(rows: &[__m512; 16], count: usize, out: *mut f32, step: usize) {
+    for (j, row) in rows.iter().enumerate().take(count) {
+        // SAFETY: the caller has room for `count` registers, `step` apart.
+        unsafe { _mm512_storeu_ps(out.add(j * step), *row) };
     }
 }
 
@@ -150,30 +124,13 @@ fn mask(count: usize) -> __mmask16 {
 }
 
 #[target_feature(enable = "avx512f")]
-#[inline]
 unsafe fn load(lanes: Lanes, at: usize, mask: __mmask16) -> __m512 {
     // SAFETY: the caller keeps `at` plus every lane of the mask inside `data`.
     unsafe { _mm512_maskz_loadu_ps(mask, lanes.data.as_ptr().wrapping_add(at)) }
 }
 
-/// The first `N` registers, each from a place `step` behind the one before.
-#[target_feature(enable = "avx512f")]
-#[inline]
-unsafe fn load_rows<const N: usize>(
-    lanes: Lanes,
-    [start, step]: [usize; 2],
-    mask: __mmask16,
-    rows: &mut [__m512; 16],
-) {
-    for i in 0..N {
-        // SAFETY: the caller's.
-        rows[i] = unsafe { load(lanes, start + i * step, mask) };
-    }
-}
-
 /// The transpose of a 16 x 16 matrix held in registers: pairs, quads, then 128-bit quarters.
 #[target_feature(enable = "avx512f")]
-#[inline]
 fn transpose(r: &[__m512; 16]) -> [__m512; 16] {
     let mut pairs = *r;
     for i in 0..8 {

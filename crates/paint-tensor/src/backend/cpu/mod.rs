@@ -59,8 +59,13 @@ pub(crate) const ENTRY: BackendEntry = BackendEntry {
         }),
     },
     devices: || {
-        let (threads, kernel) = (rayon::current_num_threads(), kernel().name());
-        let what = format!("this machine's CPU, {threads} threads, kernel {kernel}");
+        let threads = rayon::current_num_threads();
+        let what = match Kernel::chosen() {
+            Ok(kernel) => {
+                format!("this machine's CPU, {threads} threads, kernel {}", kernel.name())
+            }
+            Err(error) => format!("not usable: {error}"),
+        };
         vec![DeviceInfo { name: "cpu".to_owned(), what }]
     },
 };
