@@ -58,7 +58,7 @@ class Adapter:
     Images are uint8 `[B, H, W, 3]` of any size, or float32 `[B, 3, H, W]` in [0, 1] at the model's size; do not normalise
     them, the model does. They come as numpy arrays, as torch tensors, or from any library with DLPack. Logits are float32
     `[B, C]`: a tensor for a tensor, otherwise a numpy array. Several threads may call; they take turns, and none holds the
-    interpreter lock while the model works. Ctrl-C takes effect after the present batch.
+    interpreter lock while the model works. Ctrl-C takes effect after the current batch.
     """
 
     def __init__(self, native: _paint.Adapter) -> None:
@@ -90,7 +90,7 @@ class Adapter:
     def predict(self, images: NDArray[Any] | SupportsDLPack) -> NDArray[np.float32]: ...
 
     def predict(self, images: Any) -> Any:
-        """Predicts a batch with the present state, which does not change."""
+        """Predicts a batch with the current state, which does not change."""
         return like(images, self._native.predict(to_numpy(images)))
 
     @property

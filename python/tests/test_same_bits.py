@@ -63,7 +63,7 @@ def test_the_command_line_learns_the_same(folder: Path, ours: dict[str, bytes], 
     if not program.exists():
         pytest.skip(f"cargo has not built {program}")
     state = tmp_path / "state.safetensors"
-    flags = ["--in-order", "--batch-size", 50, "--no-guard", "--no-stream", "--state", state]
+    flags = ["--method", "paint", "--in-order", "--batch-size", 50, "--no-guard", "--no-stream", "--state", state]
     ran([program, "adapt", "--weights", "embedded", "--images", folder, *flags])
     assert len(ours) > 10 and arrays(state) == ours
 
