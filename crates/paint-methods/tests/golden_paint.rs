@@ -55,12 +55,28 @@ impl ViewDraws for Replay {
     }
 }
 
-fn check_step(fixture: &Fixture, t: usize, found: &Adaptation, paint: &Paint) {
+fn check_step(
+    fixture: &Fixture,
+    t: usize,
+    found: &Adaptation,
+    paint: &Paint,
+    optimizer: OptimizerKind,
+) {
+    // Float32 against float64 in PyTorch differs by 2e-6, and here by 6e-6 after ten steps. A weight that Adam moved the
+    // other way (see `ten_steps`) shows in the logits after it: by 6e-5 with the kernels `portable` and `amx`.
+    let tolerance = match optimizer {
+        OptimizerKind::AdamPerBatch => 1e-4,
+        OptimizerKind::Sgd => 1e-5,
+    };
     let at = |key: &str| format!("step{t}.{key}");
     let expect = |key: &str| fixture.values(&at(key));
-    // 5e-5: float32 against float64 in PyTorch differs by 2e-6; measured 6e-6 after ten steps.
-    close(&at("logits_before"), &found.before.to_vec().unwrap(), &expect("logits_before"), 5e-5);
-    close(&at("logits"), &found.logits.to_vec().unwrap(), &expect("logits"), 5e-5);
+    close(
+        &at("logits_before"),
+        &found.before.to_vec().unwrap(),
+        &expect("logits_before"),
+        tolerance,
+    );
+    close(&at("logits"), &found.logits.to_vec().unwrap(), &expect("logits"), tolerance);
     let labels: Vec<f32> = found.pseudo_labels.iter().map(|&label| label as f32).collect();
     assert_eq!(labels, expect("pseudo_labels"), "step {t}");
     let is_confident = |i| f32::from(u8::from(found.confident.contains(&i)));
@@ -68,13 +84,13 @@ fn check_step(fixture: &Fixture, t: usize, found: &Adaptation, paint: &Paint) {
     assert_eq!(confident, expect("confident"), "step {t}");
     assert_eq!(found.mixed.is_none(), found.confident.is_empty());
     if let Some(mixed) = &found.mixed {
-        close(&at("mixed_logits"), &mixed.to_vec().unwrap(), &expect("mixed_logits"), 5e-5);
+        close(&at("mixed_logits"), &mixed.to_vec().unwrap(), &expect("mixed_logits"), tolerance);
     }
     let losses = found.losses;
     let terms = [losses.entropy, losses.diversity, losses.consistency.unwrap_or(0.0), losses.total];
     let expected: Vec<f32> =
         ["loss_ent", "loss_div", "loss_ic", "loss"].iter().map(|key| expect(key)[0]).collect();
-    close(&at("losses"), &terms, &expected, 1e-5);
+    close(&at("losses"), &terms, &expected, tolerance);
     for (f, selection) in found.selections.iter().enumerate() {
         let of = |key: &str| at(&format!("retrieval{f}.{key}"));
         assert_eq!(selection.id as f32, fixture.values(&of("selected"))[0], "{}", of("selected"));
@@ -132,7 +148,7 @@ fn ten_steps(name: &str, changed: &toml::Table, retrievals: usize, tolerance: f6
         classes: classes.as_deref(),
         ..BuildArgs::new(&source, Seed(0))
     };
-    let mut paint = Paint::new(&args, config).unwrap();
+    let mut paint = Paint::new(&args, config.clone()).unwrap();
     let mut trained: Vec<String> = fixture.config["trained"]
         .as_array()
         .unwrap()
@@ -147,7 +163,7 @@ fn ten_steps(name: &str, changed: &toml::Table, retrievals: usize, tolerance: f6
     for t in 0..10 {
         let found = paint.adapt(&fixture.tensor(&format!("step{t}.images"))).unwrap();
         assert_eq!(found.selections.len(), retrievals);
-        check_step(&fixture, t, &found, &paint);
+        check_step(&fixture, t, &found, &paint, config.optimizer);
         confident.push(found.confident.len());
         let sums = fixture.values(&format!("step{t}.weights_delta"));
         for (name, sums) in trained.iter().zip(sums.chunks(2)) {
