@@ -18,8 +18,8 @@
 use std::arch::asm;
 use std::arch::x86_64::{
     __cpuid, __cpuid_count, __m512, __m512i, _MM_HINT_ET0, _mm_prefetch, _mm512_add_epi32,
-    _mm512_and_si512, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_or_si512, _mm512_set1_epi32,
-    _mm512_srli_epi32, _mm512_storeu_si512, _mm512_sub_ps,
+    _mm512_and_si512, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_maskz_loadu_ps,
+    _mm512_or_si512, _mm512_set1_epi32, _mm512_srli_epi32, _mm512_storeu_si512, _mm512_sub_ps,
 };
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -147,7 +147,42 @@ pub(super) fn pack(
     assert!(out.len() >= depth.div_ceil(STEP) * STEP_LEN && count <= LANES && available());
     lanes.check([first, count], [from, depth]);
     // SAFETY: the CPU, the output's length and every address that the counts reach were checked above.
-    unsafe { pack_steps(side, lanes, [first, count], [from, depth], out.as_mut_ptr()) };
+    unsafe {
+        if side == Side::Left && lanes.depth_step == 1 {
+            let start = lanes.data.as_ptr().wrapping_add(first * lanes.lane_step + from);
+            pack_rows(start, lanes.lane_step, count, depth, out.as_mut_ptr());
+        } else {
+            pack_steps(side, lanes, [first, count], [from, depth], out.as_mut_ptr());
+        }
+    }
+}
+
+/// A left operand whose depths lie side by side: one lane after the other, so that memory is read in order. Lanes are
+/// `lane_step` apart.
+#[target_feature(enable = "avx512f")]
+unsafe fn pack_rows(
+    start: *const f32,
+    lane_step: usize,
+    count: usize,
+    depth: usize,
+    out: *mut f32,
+) {
+    for lane in 0..LANES {
+        for step in 0..depth.div_ceil(STEP) {
+            let load = |at: usize| {
+                let there = if lane < count { depth.saturating_sub(at) } else { 0 };
+                let mask = avx512::mask(there);
+                // SAFETY: the mask leaves out what is beyond the depth, and lanes beyond the count are not read.
+                unsafe { _mm512_maskz_loadu_ps(mask, start.wrapping_add(lane * lane_step + at)) }
+            };
+            let tile = lane / 16 * TILE + lane % 16 * 64;
+            // SAFETY: `pack` checked that all steps fit.
+            unsafe {
+                let to = out.add(step * STEP_LEN).cast::<u8>().add(tile);
+                store_parts(load(step * STEP), load(step * STEP + 16), to);
+            }
+        }
+    }
 }
 
 #[target_feature(enable = "avx512f")]
@@ -180,12 +215,20 @@ unsafe fn pack_steps(
 #[target_feature(enable = "avx512f")]
 unsafe fn split(low: &[__m512; 16], high: &[__m512; 16], out: *mut u8) {
     for i in 0..16 {
-        let (low, high) = (parts(low[i]), parts(high[i]));
-        for part in 0..3 {
-            let pair = _mm512_or_si512(_mm512_srli_epi32::<16>(low[part]), high[part]);
-            // SAFETY: the caller has room for six tiles from the first one on.
-            unsafe { _mm512_storeu_si512(out.add(2 * TILE * part + 64 * i).cast(), pair) };
-        }
+        // SAFETY: the caller has room for six tiles from the first one on.
+        unsafe { store_parts(low[i], high[i], out.add(64 * i)) };
+    }
+}
+
+/// One row of a tile in its three parts.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store_parts(low: __m512, high: __m512, out: *mut u8) {
+    let (low, high) = (parts(low), parts(high));
+    for part in 0..3 {
+        let pair = _mm512_or_si512(_mm512_srli_epi32::<16>(low[part]), high[part]);
+        // SAFETY: the caller has room for this row in each of the parts, two tiles apart.
+        unsafe { _mm512_storeu_si512(out.add(2 * TILE * part).cast(), pair) };
     }
 }
 

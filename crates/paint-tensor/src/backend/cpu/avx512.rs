@@ -119,7 +119,8 @@ unsafe fn store(rows: &[__m512; 16], count: usize, out: *mut f32, step: usize) {
     }
 }
 
-fn mask(count: usize) -> __mmask16 {
+/// The first `count` of sixteen.
+pub(super) fn mask(count: usize) -> __mmask16 {
     if count >= 16 { u16::MAX } else { (1 << count) - 1 }
 }
 

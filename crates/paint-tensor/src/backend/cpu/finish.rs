@@ -14,17 +14,21 @@ pub(super) enum Finish<'a> {
     Residual { bias: Option<&'a [f32]>, residual: &'a [f32] },
 }
 
-/// The columns of a row block that are complete.
+/// The part of a block of rows that is complete.
 #[derive(Clone, Copy)]
-pub(super) struct Columns {
-    pub(super) first_row: usize,
+pub(super) struct Part {
+    /// The first row of the block.
+    pub(super) first: usize,
+    /// Columns of the output.
     pub(super) n: usize,
+    /// From and to, counted from the first of the block.
+    pub(super) rows: [usize; 2],
     pub(super) cols: [usize; 2],
 }
 
-/// Applies `finish` to the complete columns of a block of rows.
-pub(super) fn finish_columns(finish: Finish, c: &mut [f32], slope: &mut [f32], at: Columns) {
-    let Columns { first_row, n, cols: [from, to] } = at;
+/// Applies `finish` to the complete part of a block of rows.
+pub(super) fn finish_part(finish: Finish, c: &mut [f32], slope: &mut [f32], part: Part) {
+    let Part { first, n, rows: [top, bottom], cols: [from, to] } = part;
     let bias = match finish {
         Finish::None => return,
         Finish::Times(_) => None,
@@ -35,8 +39,8 @@ pub(super) fn finish_columns(finish: Finish, c: &mut [f32], slope: &mut [f32], a
     vectorized(
         #[inline(always)]
         || {
-            for (i, row) in c.chunks_exact_mut(n).enumerate() {
-                let (here, there) = (i * n, (first_row + i) * n);
+            for (row, i) in c[top * n..bottom * n].chunks_exact_mut(n).zip(top..) {
+                let (here, there) = (i * n, (first + i) * n);
                 for start in (from..to).step_by(NR) {
                     let at = [start, here, there];
                     if start + NR <= to {

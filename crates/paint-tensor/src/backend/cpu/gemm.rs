@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use super::finish::{Columns, Finish, finish_columns};
+use super::finish::{Finish, Part, finish_part};
 use super::kernel::Kernel;
 use super::panels::Panels;
 #[cfg(target_arch = "x86_64")]
@@ -85,8 +85,8 @@ pub(super) fn parallel(
     let task = |index: usize, c: &mut [f32], slope: &mut [f32]| {
         let first = index * rows;
         let block = Size { m: c.len() / n, ..size };
-        packed.multiply_rows(block, a.rows_from(first), c, n, |c, cols| {
-            finish_columns(finish, c, slope, Columns { first_row: first, n, cols });
+        packed.multiply_rows(block, a.rows_from(first), c, n, |c, [rows, cols]| {
+            finish_part(finish, c, slope, Part { first, n, rows, cols });
         });
     };
     if slope.is_empty() {
@@ -134,6 +134,8 @@ mod tests {
             (67, 67, 64),
             (3, 70, 300),
             (120, 10, 513),
+            // More columns than stay in the cache.
+            (40, 1000, 200),
             (29, 47, 0),
         ] {
             for layout in 0..4 {
@@ -167,7 +169,12 @@ mod tests {
 
     #[test]
     fn fused_stores_equal_separate_passes() {
-        let (m, n, k) = (45, 70, 40);
+        for size in [(45, 70, 40), (40, 1000, 200)] {
+            check_fused_stores(size);
+        }
+    }
+
+    fn check_fused_stores((m, n, k): (usize, usize, usize)) {
         let (a, b, bias, residual) =
             (values(m * k, 1), values(n * k, 2), values(n, 3), values(m * n, 4));
         let operands = (Operand::new(&a, k, 1), Operand::new(&b, 1, k));

@@ -48,19 +48,20 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// One block of rows; `finish` is called with the columns that are complete, while they are still in the cache.
+    /// One block of rows; `finish` is called with the rows and columns that are complete, while they are still in the
+    /// cache.
     pub(super) fn multiply_rows(
         &self,
         size: Size,
         a: Operand,
         c: &mut [f32],
         stride: usize,
-        mut finish: impl FnMut(&mut [f32], [usize; 2]),
+        mut finish: impl FnMut(&mut [f32], [[usize; 2]; 2]),
     ) {
         match self {
             Self::Plain(b) => {
                 portable::multiply(size, a, *b, c, stride);
-                finish(c, [0, size.n]);
+                finish(c, [[0, size.m], [0, size.n]]);
             }
             #[cfg(target_arch = "x86_64")]
             Self::Amx(b) => rows_amx(size, a.row_lanes(), b.as_slice(), (c, stride), finish),
@@ -114,11 +115,13 @@ fn rows_amx(
     a: Lanes,
     b: &[f32],
     (c, stride): (&mut [f32], usize),
-    mut finish: impl FnMut(&mut [f32], [usize; 2]),
+    mut finish: impl FnMut(&mut [f32], [[usize; 2]; 2]),
 ) {
     use amx::{LANES, STEP, STEP_LEN};
     /// Depth of a block: with 256 rows, the packed left block takes a quarter of a second-level cache of 2 MiB.
     const KC: usize = 12 * STEP;
+    /// Floats of a packed right operand that may stay in that cache beside it: half of it.
+    const COLUMNS: usize = 1 << 18;
     let panels = m.div_ceil(LANES);
     let panel_len = k.div_ceil(STEP) * STEP_LEN;
     let mut packed = Block::take(panels * k.min(KC).div_ceil(STEP) * STEP_LEN + 1);
@@ -133,20 +136,28 @@ fn rows_amx(
             let out = &mut packed[panel * steps * STEP_LEN..];
             amx::pack(amx::Side::Left, a, lanes, [depth, block], out);
         }
-        for first_col in (0..n).step_by(LANES) {
-            let at = first_col / LANES * panel_len + depth / STEP * STEP_LEN;
-            let cols = (n - first_col).min(LANES);
+        // If the right operand stays in the cache, whole rows of the output are written and finished, which the
+        // processor fetches ahead; else each of its panels is read once for all rows.
+        let column_panels = n.div_ceil(LANES);
+        let fits = column_panels * steps * STEP_LEN <= COLUMNS;
+        let width = if fits { column_panels * LANES } else { LANES };
+        for left in (0..n).step_by(width) {
+            let right = (left + width).min(n);
             for panel in 0..panels {
                 let rows = (m - panel * LANES).min(LANES);
-                let out = &mut c[panel * LANES * stride + first_col..];
-                // Each row panel brings its share of the next column panel into the cache.
-                let next = b.get(at + panel_len + panel * steps * amx::AHEAD_LEN..);
-                let operands = (&packed[panel * steps * STEP_LEN..], &b[at..], next);
-                let mut tile = Tile { out, stride, rows, cols, add: depth > 0 };
-                amx::multiply(&registers, steps, operands, &mut tile);
-            }
-            if depth + block == k {
-                finish(c, [first_col, first_col + cols]);
+                for first_col in (left..right).step_by(LANES) {
+                    let at = first_col / LANES * panel_len + depth / STEP * STEP_LEN;
+                    let cols = (n - first_col).min(LANES);
+                    let out = &mut c[panel * LANES * stride + first_col..];
+                    // Each row panel brings its share of the next columns into the cache.
+                    let ahead = at + width / LANES * panel_len + panel * steps * amx::AHEAD_LEN;
+                    let operands = (&packed[panel * steps * STEP_LEN..], &b[at..], b.get(ahead..));
+                    let mut tile = Tile { out, stride, rows, cols, add: depth > 0 };
+                    amx::multiply(&registers, steps, operands, &mut tile);
+                }
+                if depth + block == k {
+                    finish(c, [[panel * LANES, panel * LANES + rows], [left, right]]);
+                }
             }
         }
         depth += block;
@@ -162,7 +173,7 @@ fn rows_avx512(
     a: Lanes,
     b: &[f32],
     (c, stride): (&mut [f32], usize),
-    mut finish: impl FnMut(&mut [f32], [usize; 2]),
+    mut finish: impl FnMut(&mut [f32], [[usize; 2]; 2]),
 ) {
     /// Depth of a block: a right panel of 32 KiB stays in the first-level cache while left panels pass.
     const KC: usize = 256;
@@ -186,7 +197,7 @@ fn rows_avx512(
                 avx512::multiply(block, a, b, &mut tile);
             }
             if depth + block == k {
-                finish(c, [first_col, first_col + cols]);
+                finish(c, [[0, m], [first_col, first_col + cols]]);
             }
         }
         depth += block;

@@ -1,0 +1,117 @@
+//! The operations of a transformer's step, beside the machine's measured limits.
+//!
+//! ```sh
+//! cargo bench -p paint-tensor                       # every core, every kernel that PAINT_KERNEL does not exclude
+//! RAYON_NUM_THREADS=1 PAINT_KERNEL=avx512 cargo bench -p paint-tensor
+//! ```
+//!
+//! Products in GFLOP/s and as a share of the rate of a large product that fits the caches, the others in GB/s of what they
+//! must read and write. Each time is the median over nine rounds of twelve inputs, as a network of twelve blocks has them:
+//! an input has left the caches when its turn comes again.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a program that prints a table and stops at an error"
+)]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use paint_tensor::{Device, Mlp, Tensor};
+
+const ROUNDS: usize = 9;
+const BLOCKS: usize = 12;
+
+/// A network's width, and the shape of its batch.
+struct Network {
+    name: &'static str,
+    images: usize,
+    tokens: usize,
+    width: usize,
+    heads: usize,
+}
+
+const NETWORKS: [Network; 2] = [
+    Network { name: "ViT-Tiny/4, 50 images", images: 50, tokens: 65, width: 192, heads: 3 },
+    Network { name: "ViT-B/16, 8 images", images: 8, tokens: 197, width: 768, heads: 12 },
+];
+
+fn values(shape: &[usize], device: &Device) -> Tensor {
+    let mut state = 7_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / 8_388_608.0 - 1.0
+    };
+    Tensor::from_vec((0..shape.iter().product()).map(|_| next()).collect(), shape, device).unwrap()
+}
+
+/// Seconds of one call, the median over rounds through all inputs.
+fn median(inputs: &[Tensor], call: impl Fn(&Tensor) -> Tensor) -> f64 {
+    let mut times: Vec<f64> = (0..=ROUNDS)
+        .map(|_| {
+            let begun = Instant::now();
+            inputs.iter().for_each(|input| drop(black_box(call(input))));
+            begun.elapsed().as_secs_f64() / inputs.len() as f64
+        })
+        .skip(1)
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[ROUNDS / 2]
+}
+
+fn product(name: &str, flops: usize, peak: f64, seconds: f64) {
+    let rate = flops as f64 / seconds / 1e9;
+    println!(
+        "{name:34} {:9.3} ms {rate:8.0} GFLOP/s {:5.2} of the peak",
+        1e3 * seconds,
+        rate / peak
+    );
+}
+
+fn pass(name: &str, floats: usize, seconds: f64) {
+    println!("{name:34} {:9.3} ms {:8.1} GB/s", 1e3 * seconds, 4.0 * floats as f64 / seconds / 1e9);
+}
+
+fn network(network: &Network, device: &Device, peak: f64) {
+    let &Network { name, images, tokens, width, heads } = network;
+    let (rows, hidden) = (images * tokens, 4 * width);
+    let inputs = |last: usize| -> Vec<Tensor> {
+        (0..BLOCKS).map(|_| values(&[images, tokens, last], device)).collect()
+    };
+    let (x, qkv) = (inputs(width), inputs(3 * width));
+    let weight = |to: usize, from: usize| (values(&[to, from], device), values(&[to], device));
+    let (w, narrow, w1, w2) = (
+        weight(3 * width, width),
+        weight(width, width),
+        weight(hidden, width),
+        weight(width, hidden),
+    );
+    let mlp = Mlp { fc1: (&w1.0, &w1.1), fc2: (&w2.0, &w2.1) };
+    println!("{name}");
+    let time = median(&x, |x| x.linear(&w.0, Some(&w.1)).unwrap());
+    product("  qkv, bias", 2 * rows * width * 3 * width, peak, time);
+    let time = median(&x, |x| x.linear_residual(&narrow.0, Some(&narrow.1), x).unwrap());
+    product("  proj, bias and residual", 2 * rows * width * width, peak, time);
+    let time = median(&x, |x| x.mlp(mlp, Some(x)).unwrap());
+    product("  mlp", 4 * rows * width * hidden, peak, time);
+    let time = median(&x, |x| {
+        let x = x.variable();
+        let gradients = x.mlp(mlp, Some(&x)).unwrap().sum_all().unwrap().backward().unwrap();
+        gradients.get(&x).unwrap().clone()
+    });
+    product("  mlp and its input's gradient", 8 * rows * width * hidden, peak, time);
+    let time = median(&qkv, |qkv| qkv.attention(heads).unwrap());
+    product("  attention", 4 * images * tokens * tokens * width, peak, time);
+    let time = median(&x, |x| x.layer_norm(&narrow.1, &narrow.1, 1e-6).unwrap());
+    pass("  layer norm", 2 * rows * width, time);
+    let time = median(&x, |x| x.add(x).unwrap());
+    pass("  sum of two", 3 * rows * width, time);
+}
+
+fn main() {
+    let device = Device::from_name("cpu").unwrap();
+    let peak = device.peak_gflops().unwrap();
+    println!("a large product: {peak:.0} GFLOP/s");
+    NETWORKS.iter().for_each(|row| network(row, &device, peak));
+}
