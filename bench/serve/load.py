@@ -56,6 +56,9 @@ class Pool:
         """The status; 0 if the connection broke."""
         async with self.room:
             try:
+                # A server may close what is idle.
+                while self.idle and self.idle[-1][0].at_eof():
+                    self.idle.pop()
                 reader, writer = self.idle.pop() if self.idle else await asyncio.open_connection("127.0.0.1", self.port)
                 writer.write(request)
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -98,7 +101,8 @@ async def closed_loop(port, make, seconds, streams, clients=2):
         nonlocal good
         number = first
         while time.perf_counter() - begun < seconds:
-            good += await pool.send(requests[number % streams]) == 200
+            status = await pool.send(requests[number % streams])
+            good += status == 200
             number += clients
 
     await asyncio.gather(*(client(first) for first in range(clients)))

@@ -68,7 +68,17 @@ impl Model {
         self.place(Image::decode_upright(bytes, Path::new(name))?, out)
     }
 
-    /// A batch `[B, 3, H, W]` on the model's device.
+    /// A batch `[B, 3, H, W]` on the model's device, which `write` writes.
+    pub(crate) fn batch(
+        &self,
+        count: usize,
+        write: impl FnOnce(&mut [f32]) -> Result<(), Fault>,
+    ) -> Result<Tensor, Fault> {
+        let [height, width] = self.size;
+        Tensor::build([count, 3, height, width], self.deployment.device(), write)
+    }
+
+    /// A batch of pixels that were kept.
     pub(crate) fn upload(&self, pixels: Vec<f32>) -> Result<Tensor, Fault> {
         let [height, width] = self.size;
         let shape = [pixels.len() / self.image_len(), 3, height, width];

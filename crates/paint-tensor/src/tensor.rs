@@ -28,6 +28,24 @@ impl Tensor {
         Ok(Self::frozen(shape.to_vec(), device.backend().upload(data)?, device.clone()))
     }
 
+    /// A tensor whose elements `write` sets, all of them, in row-major order. On the CPU it writes to where they stay; what
+    /// lies there before is arbitrary.
+    pub fn build<E: From<Error>>(
+        shape: impl AsRef<[usize]>,
+        device: &Device,
+        write: impl FnOnce(&mut [f32]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Self, E> {
+        let shape = shape.as_ref().to_vec();
+        let (mut write, mut done) = (Some(write), Ok(()));
+        let mut once = |out: &mut [f32]| {
+            if let Some(write) = write.take() {
+                done = write(out);
+            }
+        };
+        let storage = device.backend().write(checked_count(&shape, "build")?, &mut once)?;
+        done.map(|()| Self::frozen(shape, storage, device.clone()))
+    }
+
     /// A tensor with every element equal to `value`.
     pub fn full(shape: impl AsRef<[usize]>, value: f32, device: &Device) -> Result<Self> {
         let shape = shape.as_ref().to_vec();

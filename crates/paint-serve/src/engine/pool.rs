@@ -5,9 +5,9 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
 
-/// Niceness of a step's threads: where both want a core, a prediction gets nine tenths of it.
+/// Niceness of a step's threads: where both want a core, a prediction gets 29 thirtieths of it.
 #[cfg(target_os = "linux")]
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 15;
 
 pub(super) fn for_predictions() -> Result<ThreadPool> {
     build(ThreadPoolBuilder::new())

@@ -144,8 +144,8 @@ fn parse(
     let (request, raw) = Request::parse(body, json_len)?;
     let ask = request.ask()?;
     let wanted = wanted(&request, model, ask.binary)?;
-    let Images { pixels, count } = images(&request, raw, model, most)?;
-    Ok(Parsed { id: request.id, ask, wanted, images: model.upload(pixels)?, count })
+    let Images { batch, count } = images(&request, raw, model, most)?;
+    Ok(Parsed { id: request.id, ask, wanted, images: batch, count })
 }
 
 async fn try_infer(

@@ -5,6 +5,7 @@ use super::request::{Input, Request};
 use crate::fault::Fault;
 use crate::model::Model;
 use paint_data::Image;
+use paint_tensor::Tensor;
 
 /// The name of the one input.
 pub(super) const INPUT: &str = "images";
@@ -13,7 +14,7 @@ pub(super) const INPUT: &str = "images";
 #[derive(Debug)]
 pub(crate) struct Images {
     /// `[B, 3, H, W]` in [0, 1].
-    pub(crate) pixels: Vec<f32>,
+    pub(crate) batch: Tensor,
     /// `B`.
     pub(crate) count: usize,
 }
@@ -70,12 +71,12 @@ pub(crate) fn images(
         return Err(Fault::expected("images", expected, count.to_string()));
     }
     let bytes = raw_bytes(input, raw)?;
-    let pixels = match datatype {
-        Datatype::Uint8 => from_bytes(&uint8(input, bytes, &shape)?, &shape, model)?,
-        Datatype::Fp32 => fp32(input, bytes, &shape)?,
-        Datatype::Bytes => decoded(input, bytes, count, model)?,
-    };
-    Ok(Images { pixels, count })
+    let batch = model.batch(count, |out| match datatype {
+        Datatype::Uint8 => from_bytes(&uint8(input, bytes, &shape)?, &shape, model, out),
+        Datatype::Fp32 => fp32(input, bytes, out),
+        Datatype::Bytes => decoded(input, bytes, model, out),
+    })?;
+    Ok(Images { batch, count })
 }
 
 /// The shape, if a tensor of this type may have it.
@@ -155,44 +156,44 @@ fn uint8<'a>(
     Ok(numbers(input).iter().map(byte).collect::<Result<Vec<u8>, Fault>>()?.into())
 }
 
-fn from_bytes(bytes: &[u8], shape: &[usize], model: &Model) -> Result<Vec<f32>, Fault> {
+fn from_bytes(bytes: &[u8], shape: &[usize], model: &Model, out: &mut [f32]) -> Result<(), Fault> {
     let (height, width) = (shape[1], shape[2]);
-    let mut pixels = vec![0.0; shape[0] * model.image_len()];
-    let places = pixels.chunks_exact_mut(model.image_len());
+    let places = out.chunks_exact_mut(model.image_len());
     for (bytes, out) in bytes.chunks_exact(3 * height * width).zip(places) {
         model.place(Image::new(width, height, bytes.to_vec())?, out)?;
     }
-    Ok(pixels)
+    Ok(())
 }
 
-fn fp32(input: &Input, bytes: Option<&[u8]>, shape: &[usize]) -> Result<Vec<f32>, Fault> {
-    let pixels: Vec<f32> = if let Some(bytes) = bytes {
-        same_length(elements(shape).saturating_mul(4), "bytes", bytes.len())?;
-        bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+fn fp32(input: &Input, bytes: Option<&[u8]>, out: &mut [f32]) -> Result<(), Fault> {
+    if let Some(bytes) = bytes {
+        same_length(4 * out.len(), "bytes", bytes.len())?;
+        let numbers = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        out.iter_mut().zip(numbers).for_each(|(out, number)| *out = number);
     } else {
-        same_length(elements(shape), "numbers", numbers(input).len())?;
-        numbers(input).to_vec()
-    };
-    match pixels.iter().find(|pixel| !(0.0..=1.0).contains(*pixel)) {
+        same_length(out.len(), "numbers", numbers(input).len())?;
+        out.copy_from_slice(numbers(input));
+    }
+    match out.iter().find(|pixel| !(0.0..=1.0).contains(*pixel)) {
         Some(pixel) => Err(Fault::expected("FP32 images", "numbers in [0, 1]", pixel.to_string())),
-        None => Ok(pixels),
+        None => Ok(()),
     }
 }
 
 fn decoded(
     input: &Input,
     bytes: Option<&[u8]>,
-    count: usize,
     model: &Model,
-) -> Result<Vec<f32>, Fault> {
+    out: &mut [f32],
+) -> Result<(), Fault> {
+    let count = out.len() / model.image_len();
     let name = |at: usize| format!("image {at} of the request");
     let texts: &[String] = input.data.as_ref().map_or(&[], |data| &data.texts);
     let mut rest = bytes.unwrap_or_default();
     if bytes.is_none() {
         same_length(count, "strings", texts.len())?;
     }
-    let mut pixels = vec![0.0; count * model.image_len()];
-    for (at, out) in pixels.chunks_exact_mut(model.image_len()).enumerate() {
+    for (at, out) in out.chunks_exact_mut(model.image_len()).enumerate() {
         if bytes.is_none() {
             let found = "another string";
             let file = base64::decode(&texts[at])
@@ -208,7 +209,7 @@ fn decoded(
         let found = format!("{} bytes more", rest.len());
         return Err(Fault::expected("images", format!("{count} elements"), found));
     }
-    Ok(pixels)
+    Ok(())
 }
 
 /// The next element of a BYTES tensor: its length in four bytes, then its bytes.

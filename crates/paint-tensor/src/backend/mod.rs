@@ -102,6 +102,12 @@ pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
     /// Measures the best rate of a large matrix product in the precision of the device.
     fn peak_gflops(&self) -> Result<f64>;
     fn upload(&self, data: Vec<f32>) -> Result<Storage>;
+    /// `len` elements that `write` sets, all of them, in the memory that they stay in if that is the host's.
+    fn write(&self, len: usize, write: &mut dyn FnMut(&mut [f32])) -> Result<Storage> {
+        let mut data = vec![0.0; len];
+        write(&mut data);
+        self.upload(data)
+    }
     fn download(&self, x: &Storage) -> Result<Vec<f32>>;
     fn fill(&self, len: usize, value: f32) -> Result<Storage>;
 

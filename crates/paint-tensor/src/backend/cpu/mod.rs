@@ -118,6 +118,10 @@ impl Backend for Cpu {
         Ok(build(data.len(), |out| out.copy_from_slice(&data)))
     }
 
+    fn write(&self, len: usize, write: &mut dyn FnMut(&mut [f32])) -> Result<Storage> {
+        Ok(build(len, write))
+    }
+
     fn download(&self, x: &Storage) -> Result<Vec<f32>> {
         Ok(host(x).to_vec())
     }
