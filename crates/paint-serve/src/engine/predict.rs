@@ -46,15 +46,12 @@ fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared) {
     let answer = logits.and_then(|logits| Answer::new(&logits, facts, false));
     metrics.predict.add(begun.elapsed());
     let Job { images, intent, reply, slot, .. } = job;
-    let is_answered = answer.is_ok();
-    // Whoever asks again on this answer finds the room free.
+    // Whoever asks again on this answer finds the room free and the images counted.
+    let waiting = if answer.is_ok() { shared.answered(&live, &images, intent) } else { 0 };
     drop(slot);
     let _ = reply.send(answer);
-    if is_answered {
-        let waiting = shared.answered(&live, &images, intent);
-        if waiting >= shared.options.batch {
-            // A full queue is no loss: waiting images are looked for again and again.
-            let _ = learn.try_send(Task::Lesson(live.key.clone()));
-        }
+    if waiting >= shared.options.batch {
+        // A full queue is no loss: waiting images are looked for again and again.
+        let _ = learn.try_send(Task::Lesson(live.key.clone()));
     }
 }
