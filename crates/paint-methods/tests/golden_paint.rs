@@ -62,8 +62,8 @@ fn check_step(
     paint: &Paint,
     optimizer: OptimizerKind,
 ) {
-    // Float32 against float64 in PyTorch differs by 2e-6, and here by 6e-6 after ten steps. A weight that Adam moved the
-    // other way (see `ten_steps`) shows in the logits after it: by 6e-5 with the kernels `portable` and `amx`.
+    // Float32 against float64 in PyTorch differs by 2e-6, and here by 6e-6 after ten steps. A weight that Adam moved
+    // the other way (see `ten_steps`) shows in the logits after it: by 6e-5 with the kernels `portable` and `amx`.
     let tolerance = match optimizer {
         OptimizerKind::AdamPerBatch => 1e-4,
         OptimizerKind::Sgd => 1e-5,

@@ -1,13 +1,13 @@
 //! The operations of a transformer's step, beside the machine's measured limits.
 //!
 //! ```sh
-//! cargo bench -p paint-tensor                       # every core, every kernel that PAINT_KERNEL does not exclude
-//! RAYON_NUM_THREADS=1 PAINT_KERNEL=avx512 cargo bench -p paint-tensor
+//! cargo bench -p paint-tensor --bench kernels       # every core, the fastest kernel
+//! RAYON_NUM_THREADS=1 PAINT_KERNEL=avx512 cargo bench -p paint-tensor --bench kernels
 //! ```
 //!
-//! Products in GFLOP/s and as a share of the rate of a large product that fits the caches, the others in GB/s of what they
-//! must read and write. Each time is the median over nine rounds of twelve inputs, as a network of twelve blocks has them:
-//! an input has left the caches when its turn comes again.
+//! Products in GFLOP/s and as a share of the rate of a large product that fits the caches, the others in GB/s of what
+//! they must read and write. Each time is the median over nine rounds of twelve inputs, as a network of twelve blocks
+//! has them: an input has left the caches when its turn comes again.
 
 #![expect(
     clippy::unwrap_used,

@@ -28,8 +28,8 @@ impl Tensor {
         Ok(Self::frozen(shape.to_vec(), device.backend().upload(data)?, device.clone()))
     }
 
-    /// A tensor whose elements `write` sets, all of them, in row-major order. On the CPU it writes to where they stay; what
-    /// lies there before is arbitrary.
+    /// A tensor whose elements `write` sets, all of them, in row-major order. On the CPU it writes to where they stay;
+    /// what lies there before is arbitrary.
     pub fn build<E: From<Error>>(
         shape: impl AsRef<[usize]>,
         device: &Device,

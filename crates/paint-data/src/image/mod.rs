@@ -22,7 +22,7 @@ pub struct Image {
     pixels: Vec<u8>,
 }
 
-/// Every byte as a number in [0, 1]: a division for each pixel would take longer than reading it.
+/// Every byte as a number in [0, 1].
 const UNIT: [f32; 256] = {
     let mut unit = [0.0; 256];
     let mut byte = 0;
