@@ -109,9 +109,25 @@ fn network(network: &Network, device: &Device, peak: f64) {
     pass("  sum of two", 3 * rows * width, time);
 }
 
+/// The kernels of 7 x 7 of ConvNeXt-T, `[side, channels]` of each stage.
+const STAGES: [[usize; 2]; 4] = [[56, 96], [28, 192], [14, 384], [7, 768]];
+
+fn depthwise(device: &Device, peak: f64) {
+    println!("ConvNeXt-T, 8 images");
+    for [side, channels] in STAGES {
+        let x: Vec<Tensor> =
+            (0..BLOCKS).map(|_| values(&[8, side, side, channels], device)).collect();
+        let kernels = values(&[7, 7, channels], device);
+        let time = median(&x, |x| x.depthwise(&kernels).unwrap());
+        let name = format!("  7 x 7 on {side} x {side} x {channels}");
+        product(&name, 2 * 49 * 8 * side * side * channels, peak, time);
+    }
+}
+
 fn main() {
     let device = Device::from_name("cpu").unwrap();
     let peak = device.peak_gflops().unwrap();
     println!("a large product: {peak:.0} GFLOP/s");
     NETWORKS.iter().for_each(|row| network(row, &device, peak));
+    depthwise(&device, peak);
 }

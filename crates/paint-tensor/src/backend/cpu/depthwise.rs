@@ -1,21 +1,27 @@
 //! Convolutions of each channel by itself. Channels come last, so that neighbours in memory do the same work: vectors
-//! run along channels, and the sums of a few channels stay in registers over all taps of a kernel.
+//! run along channels. A few rows of one vector's channels are copied with zeros around them; the sums of neighbouring
+//! pixels then stay in registers over all taps of a kernel, and each weight is read once for all of them.
 //!
 //! Every output element is summed over taps in one order, and the parts of a weight gradient do not depend on the
 //! number of threads, so neither do the bits.
 
 use std::ops::Range;
 
+use pulp::{Arch, Scalar, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::Cpu;
-use super::parallel::{for_rows, vectorized};
+use super::parallel::{for_chunks, vectorized};
 use super::slab::Block;
 use super::storage::{build, host};
 use crate::Result;
 use crate::backend::{Depthwise, DepthwiseKernels, Storage};
 
-/// Channels whose sums are held together.
+/// Rows of the output that make one task.
+const BAND: usize = 14;
+/// Pixels of a row whose sums are held together. Divides the widths of a network that begins with 56 pixels.
+const COLUMNS: usize = 7;
+/// Channels of a weight gradient whose sums are held together.
 const LANES: usize = 32;
 /// Partial sums of a weight gradient, each over consecutive images.
 const PARTS: usize = 8;
@@ -43,35 +49,82 @@ fn taps(at: usize, side: usize, size: usize) -> Range<usize> {
 }
 
 fn forward(problem: &Depthwise, x: &[f32], weight: &[f32], out: &mut [f32]) {
-    let Depthwise { size: [height, width], channels, side, turned, .. } = *problem;
-    let (half, row) = (side / 2, width * channels);
-    for_rows(out, row, |first, out| {
-        vectorized(
-            #[inline(always)]
-            || {
-                for (i, out) in out.chunks_exact_mut(row).enumerate() {
-                    let (image, y) = ((first + i) / height, (first + i) % height);
-                    for (column, out) in out.chunks_exact_mut(channels).enumerate() {
-                        for (block, out) in out.chunks_mut(LANES).enumerate() {
-                            let mut sums = [0.0; LANES];
-                            let sums = &mut sums[..out.len()];
-                            for u in taps(y, side, height) {
-                                let line = (image * height + y + u - half) * row;
-                                for v in taps(column, side, width) {
-                                    let at = line + (column + v - half) * channels + block * LANES;
-                                    let tap = u * side + v;
-                                    let tap = if turned { side * side - 1 - tap } else { tap };
-                                    let tap = tap * channels + block * LANES;
-                                    add_products(sums, &x[at..], &weight[tap..]);
-                                }
+    let Depthwise { size: [height, width], channels, .. } = *problem;
+    let row = width * channels;
+    let images = x.par_chunks(height * row).zip(out.par_chunks_mut(height * row));
+    images.for_each(|(image, out)| {
+        for_chunks(out, BAND * row, |band, out| {
+            Arch::new().dispatch(Band { problem, image, weight, first: band * BAND, out });
+        });
+    });
+}
+
+/// Consecutive rows of the output of one image.
+struct Band<'a> {
+    problem: &'a Depthwise,
+    image: &'a [f32],
+    weight: &'a [f32],
+    /// The first of the rows.
+    first: usize,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Band<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let channels = self.problem.channels;
+        let whole = channels - channels % S::F32_LANES;
+        self.of_channels(simd, 0..whole);
+        self.of_channels(Scalar, whole..channels);
+    }
+}
+
+impl Band<'_> {
+    /// Computes a range of channels, a vector of them at a time.
+    #[inline(always)]
+    fn of_channels<S: Simd>(&mut self, simd: S, range: Range<usize>) {
+        let Depthwise { size: [height, width], channels, side, turned, .. } = *self.problem;
+        let (lanes, half, row) = (S::F32_LANES, side / 2, width * channels);
+        let rows = self.first.saturating_sub(half)
+            ..height.min(self.first + self.out.len() / row + half);
+        let wide = width.next_multiple_of(COLUMNS) + side - 1;
+        let mut near = Block::take(if range.is_empty() { 0 } else { rows.len() * wide * lanes });
+        near.as_mut_slice().fill(0.0);
+        for channel in range.step_by(lanes) {
+            for (y, near) in rows.clone().zip(near.as_mut_slice().chunks_exact_mut(wide * lanes)) {
+                let pixels = self.image[y * row..][..row].chunks_exact(channels);
+                for (pixel, near) in pixels.zip(near.chunks_exact_mut(lanes).skip(half)) {
+                    near.copy_from_slice(&pixel[channel..][..lanes]);
+                }
+            }
+            let near = S::as_simd_f32s(near.as_slice()).0;
+            for (i, out) in self.out.chunks_exact_mut(row).enumerate() {
+                let y = self.first + i;
+                for (tile, out) in out.chunks_mut(COLUMNS * channels).enumerate() {
+                    let mut sums = [simd.splat_f32s(0.0); COLUMNS];
+                    for u in taps(y, side, height) {
+                        let line = (y + u - half - rows.start) * wide + tile * COLUMNS;
+                        for v in 0..side {
+                            let tap = u * side + v;
+                            let tap = if turned { side * side - 1 - tap } else { tap };
+                            let weight = &self.weight[tap * channels + channel..][..lanes];
+                            let weight = S::as_simd_f32s(weight).0[0];
+                            let near = &near[line + v..][..COLUMNS];
+                            for c in 0..COLUMNS {
+                                sums[c] = simd.mul_add_e_f32s(weight, near[c], sums[c]);
                             }
-                            out.copy_from_slice(sums);
                         }
                     }
+                    let sums: [S::f32s; COLUMNS] = std::array::from_fn(|c| sums[c]);
+                    for (sum, out) in sums.iter().zip(out.chunks_exact_mut(channels)) {
+                        S::as_mut_simd_f32s(&mut out[channel..][..lanes]).0[0] = *sum;
+                    }
                 }
-            },
-        );
-    });
+            }
+        }
+    }
 }
 
 /// `sums += a b`, element by element.
