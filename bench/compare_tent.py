@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from turns import Worker
+from turns import Worker, require_quiet
 
 SCRIPT = Path(__file__).with_name("tent_step.py")
 MIB = 1024 * 1024
@@ -70,6 +70,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=3, help="steps a round")
     args = parser.parse_args()
+    require_quiet()
     print("| network | program | ms | CPU ms | MiB | MiB beyond imports | logits differ by |")
     print("|---|---|---:|---:|---:|---:|---:|")
     for backbone in args.backbones.split(","):

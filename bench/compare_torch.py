@@ -2,9 +2,10 @@
 
     python bench/compare_torch.py --paint target/release/paint --threads 1,2
 
-Prints two Markdown tables: medians over all rounds of wall time, CPU time and peak memory with their
-ratios (ours / PyTorch's, below 1 is better), and the agreement of logits and gradients. This program
-imports nothing but the standard library: a child's peak memory would otherwise include its own.
+Prints two Markdown tables: medians over all rounds of wall time, CPU time and peak memory with their ratios (ours /
+PyTorch's, below 1 is better) and both programs' rate of a large product, and the agreement of logits and gradients.
+Prints no ratio while other work runs. This program imports nothing but the standard library: a child's peak memory would
+otherwise include its own.
 """
 
 import argparse
@@ -16,10 +17,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from turns import Worker
+from turns import Worker, require_quiet
 
 WORKER = Path(__file__).with_name("paint_step_torch.py")
-BATCH = {"vit_tiny_patch4_32": 50, "vit_base_patch16_224": 8}
+BATCH = {"vit_tiny_patch4_32": 50, "vit_base_patch16_224": 8, "vit_large_patch16_224": 8}
+# Not among `paint list backbones`: ours reads the weights that PyTorch wrote.
+FROM_WEIGHTS = {"vit_small_patch14_dinov2": 8, "vit_large_patch14_dinov2": 8, "vit_base_patch16_clip_quickgelu_224": 8}
+DEFAULT = "vit_tiny_patch4_32,vit_base_patch16_224"
 OURS = {"cpu": "cpu", "cuda": "cuda:0"}
 MIB = 1024 * 1024
 
@@ -41,9 +45,10 @@ def torch_worker(args, backbone, batch, threads, mode):
     return Worker(name, WORKER, *flags, env=environment(threads))
 
 
-def run_paint(args, backbone, batch, threads):
+def run_paint(args, backbone, batch, threads, folder):
     """One run of our binary; its peak memory is read from the operating system."""
-    command = [args.paint, "bench", "step", "--backbone", backbone, "--batch-size", str(batch), "--threads", str(threads)]
+    network = ["--weights", f"{folder}/weights.safetensors"] if backbone in FROM_WEIGHTS else ["--backbone", backbone]
+    command = [args.paint, "bench", "step", *network, "--batch-size", str(batch), "--threads", str(threads)]
     command += ["--repeat", str(args.repeat), "--device", OURS[args.device], "--precision", args.precision, "--json"]
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(command, stdout=out, env=environment(threads))
@@ -78,20 +83,19 @@ def row(name, samples, base, extra=""):
     return f"| {name} | {ms:.1f} | {spread(samples)} | {cpu:.1f} | {memory / MIB:.0f} {ratios} | {extra} |"
 
 
-def warn_if_busy():
-    """PyTorch's threads spin while they wait; a third busy thread makes them several times slower."""
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        note(f"warning: load average {load:.1f}; stop other work, or the times of both programs mean little")
+def make(backbone, batch, folder, *flags):
+    """Weights, inputs and PyTorch's values."""
+    command = ["make", "--backbone", backbone, "--batch", str(batch), "--threads", "2", "--folder", folder]
+    subprocess.run([sys.executable, str(WORKER), *command, *flags], check=True)
 
 
-def compare_speed(args, backbone, batch, threads):
+def compare_speed(args, backbone, batch, threads, folder):
     """Rounds of ours, eager, compiled, ours, ..."""
     workers = {mode: torch_worker(args, backbone, batch, threads, mode) for mode in args.modes.split(",")}
     ours = []
     for r in range(args.rounds):
         if args.paint:
-            ours.append(run_paint(args, backbone, batch, threads))
+            ours.append(run_paint(args, backbone, batch, threads, folder))
         for worker in workers.values():
             worker.turn()
         note(f"{backbone}, {threads} threads: round {r + 1} of {args.rounds}")
@@ -101,10 +105,12 @@ def compare_speed(args, backbone, batch, threads):
     label = f"{backbone} x{batch}, {threads} thr"
     for mode, worker in workers.items():
         if worker.samples:
-            extra = f"{worker.ready['imported_bytes'] / MIB:.0f} MiB of it after imports"
+            extra = f"{worker.ready['imported_bytes'] / MIB:.0f} MiB of it after imports; "
+            extra += f"a large product at {worker.ready['product_gflops']:.0f} GFLOP/s"
             print(row(f"{label}: PyTorch {mode}", worker.samples, eager if mode != "eager" else [], extra))
     if ours:
-        extra = f"{median(ours, 'matmul_peak_fraction'):.2f} of matmul peak"
+        extra = f"{median(ours, 'matmul_peak_fraction'):.2f} of the rate of a large product, "
+        extra += f"{median(ours, 'matmul_peak_gflops'):.0f} GFLOP/s"
         if eager and args.device == "cpu":
             beyond = max(s["peak_memory_bytes"] for s in eager) - workers["eager"].ready["imported_bytes"]
             extra += f"; {max(s['peak_memory_bytes'] for s in ours) / beyond:.2f} of eager's memory less its imports"
@@ -115,17 +121,15 @@ def compare_speed(args, backbone, batch, threads):
 def compare_numbers(args, backbone, batch):
     """Same weights and inputs through both; lines for the second table."""
     with tempfile.TemporaryDirectory() as folder:
-        worker = [sys.executable, str(WORKER)]
-        make = ["make", "--backbone", backbone, "--batch", str(batch), "--threads", "2", "--folder", folder]
-        subprocess.run(worker + make + (["--double"] if args.double else []), check=True)
+        make(backbone, batch, folder, *(["--double"] if args.double else []))
         check = ["check", "--folder", folder]
         if args.paint:
-            command = [args.paint, "bench", "step", "--backbone", backbone, "--batch-size", str(batch), "--repeat", "1"]
+            command = [args.paint, "bench", "step", "--batch-size", str(batch), "--repeat", "1"]
             command += ["--weights", f"{folder}/weights.safetensors", "--images", f"{folder}/inputs.safetensors"]
             command += ["--device", OURS[args.device], "--precision", args.precision, "--dump", f"{folder}/ours.safetensors", "--json"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             check += ["--dump", f"{folder}/ours.safetensors"]
-        found = subprocess.run(worker + check, check=True, capture_output=True, text=True).stdout
+        found = subprocess.run([sys.executable, str(WORKER), *check], check=True, capture_output=True, text=True).stdout
     for line in found.splitlines():
         d = json.loads(line)
         print(
@@ -137,9 +141,10 @@ def compare_numbers(args, backbone, batch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = BATCH | FROM_WEIGHTS
     parser.add_argument("--paint", help="our binary; without it only PyTorch is measured")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--backbones", default=",".join(BATCH), help=f"of {', '.join(BATCH)}, each with an optional :BATCH")
+    parser.add_argument("--backbones", default=DEFAULT, help=f"of {', '.join(known)}, each with an optional :BATCH")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=3, help="steps a round")
     parser.add_argument("--modes", default="eager,compile")
@@ -151,16 +156,20 @@ def main():
     chosen = []
     for item in args.backbones.split(","):
         name, _, batch = item.partition(":")
-        if name not in BATCH:
-            parser.error(f"unknown backbone {name!r}, known: {', '.join(BATCH)}")
-        chosen.append((name, int(batch) if batch else BATCH[name]))
+        if name not in known:
+            parser.error(f"unknown backbone {name!r}, known: {', '.join(known)}")
+        chosen.append((name, int(batch) if batch else known[name]))
     if args.only != "numbers":
-        warn_if_busy()
+        if args.device == "cpu":
+            require_quiet()
         print("| program | ms/step | range | CPU ms/step | peak MiB | time ratio | CPU ratio | memory ratio | |")
         print("|---|---|---|---|---|---|---|---|---|")
         for name, batch in chosen:
-            for threads in args.threads.split(","):
-                compare_speed(args, name, batch, int(threads))
+            with tempfile.TemporaryDirectory() as folder:
+                if name in FROM_WEIGHTS:
+                    make(name, batch, folder)
+                for threads in args.threads.split(","):
+                    compare_speed(args, name, batch, int(threads), folder)
         print()
     if args.only != "speed":
         print("| backbone | compared | logits max abs | same class | gradients max rel (worst) | prompt grad rel | key bias abs |")

@@ -22,6 +22,7 @@ import sys
 import time
 from pathlib import Path
 
+import timm
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
@@ -33,6 +34,11 @@ from gaps import absolute_gap, largest, largest_key, relative_gap  # noqa: E402
 BACKBONES = {
     "vit_tiny_patch4_32": dict(img_size=32, patch_size=4, embed_dim=192, depth=12, num_heads=3, num_classes=10),
     "vit_base_patch16_224": dict(img_size=224, patch_size=16, embed_dim=768, depth=12, num_heads=12, num_classes=1000),
+    "vit_large_patch16_224": dict(img_size=224, patch_size=16, embed_dim=1024, depth=24, num_heads=16, num_classes=1000),
+    # Relatives of the ViT, as timm builds them: LayerScale; a norm before the blocks and the quick GELU.
+    "vit_small_patch14_dinov2": dict(img_size=224, embed_dim=384, num_classes=1000),
+    "vit_large_patch14_dinov2": dict(img_size=224, embed_dim=1024, num_classes=1000),
+    "vit_base_patch16_clip_quickgelu_224": dict(img_size=224, embed_dim=768, num_classes=1000),
 }
 PROMPT_TOKENS, TRAINED_BLOCKS, LAMBDA = 2, 3, 0.3
 LR_PROMPT, LR_BLOCKS = 0.05, 1e-3
@@ -42,7 +48,11 @@ MEAN = STD = 0.5
 def build(backbone, seed=0):
     """Random weights; the norms and biases are not left at 1 and 0, so that their gradients are tested."""
     torch.manual_seed(seed)
-    vit = VisionTransformer(**BACKBONES[backbone], norm_layer=lambda d, **_: torch.nn.LayerNorm(d, eps=1e-6))
+    spec = BACKBONES[backbone]
+    if "depth" in spec:
+        vit = VisionTransformer(**spec, norm_layer=lambda d, **_: torch.nn.LayerNorm(d, eps=1e-6))
+    else:
+        vit = timm.create_model(backbone, num_classes=spec["num_classes"], img_size=spec["img_size"])
     with torch.no_grad():
         for name, p in vit.named_parameters():
             if p.ndim == 1:
@@ -66,7 +76,7 @@ def prompted(vit, images, prompt):
     b = images.shape[0]
     patches = vit.patch_embed((images - MEAN) / STD) + vit.pos_embed[:, 1:]
     cls = (vit.cls_token + vit.pos_embed[:, :1]).expand(b, -1, -1)
-    x = torch.cat([cls, prompt.expand(b, -1, -1), patches], dim=1)
+    x = vit.norm_pre(torch.cat([cls, prompt.expand(b, -1, -1), patches], dim=1))
     return vit.head(vit.norm(vit.blocks(x))[:, 0])
 
 
@@ -161,11 +171,24 @@ def measure(step, repeat, cuda):
     return dict(ms_per_step=statistics.median(wall), cpu_ms_per_step=statistics.median(cpu), peak_memory_bytes=memory)
 
 
+def product_gflops(device, side=2048, rounds=5):
+    """The rate of a large product, the fastest of a few."""
+    x = torch.randn(side, side, device=device)
+    times = []
+    for _ in range(rounds):
+        t = time.perf_counter()
+        (x @ x)[0, 0].item()
+        times.append(time.perf_counter() - t)
+    return 2 * side**3 / min(times) / 1e9
+
+
 def serve(a):
     torch.set_num_threads(a.threads)
     imported = resident_bytes("VmRSS")
     tf32 = a.precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    with torch.autocast(a.device, torch.bfloat16, enabled=a.precision == "bf16"):
+        rate = product_gflops(a.device)
     step = Step(a.backbone, a.batch, a.mode, a.device, a.precision)
     for _ in range(2 if a.mode == "eager" else 3):
         step()
@@ -173,7 +196,7 @@ def serve(a):
     cuda = a.device.startswith("cuda")
     if a.once:
         return answer(measure(step, a.repeat, cuda))
-    answer(dict(ready=True, imported_bytes=imported))
+    answer(dict(ready=True, imported_bytes=imported, product_gflops=rate))
     for _ in sys.stdin:
         answer(measure(step, a.repeat, cuda))
 
@@ -201,8 +224,9 @@ def make(a):
     spec = BACKBONES[a.backbone]
     size = [3, spec["img_size"], spec["img_size"]]
     preprocess = dict(input_size=size, mean=[MEAN] * 3, std=[STD] * 3, interpolation="bilinear", crop_pct=1.0)
-    model_args = {k: v for k, v in spec.items() if k != "num_classes"} | dict(mlp_ratio=4.0)
-    config = dict(architecture=a.backbone, num_classes=spec["num_classes"], model_args=model_args)
+    config = dict(architecture=a.backbone, num_classes=spec["num_classes"])
+    if "depth" in spec:
+        config["model_args"] = {k: v for k, v in spec.items() if k != "num_classes"} | dict(mlp_ratio=4.0)
     (folder / "config.json").write_text(json.dumps(config | dict(pretrained_cfg=preprocess), indent=1))
     save_file({n: p.detach().contiguous() for n, p in vit.named_parameters()}, folder / "weights.safetensors")
     save_file(dict(images=images, prompt=prompt, labels=labels.float()), folder / "inputs.safetensors")

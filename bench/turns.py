@@ -1,9 +1,22 @@
-"""A PyTorch program that measures when it is its turn: both comparisons let it and ours alternate in one run."""
+"""What the comparisons share: a quiet machine, and a PyTorch program that measures when it is its turn."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+
+MOST_LOAD = 0.5
+
+
+def require_quiet():
+    """PyTorch's threads spin while they wait; a third busy thread makes them several times slower."""
+    load = os.getloadavg()[0]
+    if load > MOST_LOAD:
+        raise SystemExit(
+            f"load average {load:.1f}, above {MOST_LOAD}: no ratio is printed while other work runs. Stop it, wait a minute, "
+            "and start again."
+        )
 
 
 class Worker:

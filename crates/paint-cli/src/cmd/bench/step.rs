@@ -10,12 +10,14 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use paint_methods::BuildArgs;
 use paint_methods::paint::{Config, Paint, Preset};
-use paint_nn::backbone::{self, Backbone, BackboneEntry, BuildOptions, Family, Request, Weights};
-use paint_nn::checkpoint::{self, Dtype, PreprocessFlags};
+use paint_nn::backbone::{self, Backbone, BuildOptions, Family, Request, Weights};
+use paint_nn::checkpoint::{self, Dtype};
 use paint_nn::loss::{MixedLabels, interpolation_consistency, mutual_information};
 use paint_nn::params::Trainable;
 use paint_rng::Seed;
+use paint_run::config::Model;
 use paint_run::metric::peak_memory_mib;
+use paint_run::model;
 use paint_tensor::{Device, Gradients, Tensor};
 use serde::Serialize;
 
@@ -24,6 +26,8 @@ use crate::flags::NetworkFlags;
 use crate::output::Output;
 use crate::{Usage, process};
 
+/// The network where neither a name nor weights are given.
+const DEFAULT: &str = "vit_tiny_patch4_32";
 /// λ of the mixed forward.
 const LAMBDA: f32 = 0.3;
 /// Prompt tokens.
@@ -35,9 +39,9 @@ const TRAINED: usize = 3;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Network; see `paint list backbones`
-    #[arg(long, value_name = "NAME", default_value = "vit_tiny_patch4_32")]
-    backbone: String,
+    /// Network; see `paint list backbones` [default: that of the weights, or vit_tiny_patch4_32]
+    #[arg(long, value_name = "NAME")]
+    backbone: Option<String>,
     /// Number of timed steps, after the first (on a GPU after the first two)
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
@@ -46,7 +50,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
     /// Weights file to use in place of random weights
-    #[arg(long, requires = "images")]
+    #[arg(long)]
     weights: Option<PathBuf>,
     /// Safetensors file with `images`, `prompt` and `labels`
     #[arg(long, requires = "dump")]
@@ -84,17 +88,28 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let network = backbone::find(&args.backbone).map_err(|error| Usage(error.to_string()))?;
-    if network.family != Family::Transformer {
-        let why =
-            format!("--backbone: the step with prompts needs a transformer, got {}", network.name);
+    let device = args.network.compute.open()?;
+    let source = open(args, &device)?;
+    if source.family() != Family::Transformer {
+        let name = &source.spec().name;
+        let why = format!("--backbone: the step with prompts needs a transformer, got {name}");
         return Err(Usage(why).into());
     }
-    let device = args.network.compute.open()?;
-    match (&args.weights, &args.images, &args.dump) {
-        (Some(weights), Some(images), Some(out)) => dump(network, &device, weights, images, out),
-        _ => time(args, network, &device),
+    match (&args.images, &args.dump) {
+        (Some(images), Some(out)) => dump(source.as_ref(), &device, images, out),
+        _ => time(args, source.as_ref(), &device),
     }
+}
+
+fn open(args: &Args, device: &Device) -> Result<Box<dyn Backbone>> {
+    if let Some(weights) = args.weights.clone() {
+        let mut model = Model { weights, backbone: args.backbone.clone(), ..Model::default() };
+        return Ok(model::open(&mut model, device)?);
+    }
+    let name = args.backbone.as_deref().unwrap_or(DEFAULT);
+    let network = backbone::find(name).map_err(|error| Usage(error.to_string()))?;
+    let weights = Weights::Random(Seed(args.network.seed.value()));
+    Ok(network.build(weights, &BuildOptions::new(device))?)
 }
 
 /// The method with every sample confident, and steps so small that a thousand of them stay finite.
@@ -130,18 +145,16 @@ fn gradients(
     Ok((logits.detach(), gradients))
 }
 
-fn time(args: &Args, network: &BackboneEntry, device: &Device) -> Result<()> {
+fn time(args: &Args, source: &dyn Backbone, device: &Device) -> Result<()> {
     let (batch, repeat) = (args.network.batch_size.unwrap_or(50) as usize, args.repeat as usize);
-    let seed = Seed(args.network.seed.value());
-    let source = network.build(Weights::Random(seed), &BuildOptions::new(device))?;
     let [height, width] = source.spec().image_size;
-    let mut rng = seed.derive("bench/step", &[]);
+    let mut rng = Seed(args.network.seed.value()).derive("bench/step", &[]);
     let shape = [batch, 3, height, width];
     let data = (0..shape.iter().product()).map(|_| rng.uniform() as f32).collect();
     let images = Tensor::from_vec(data, shape, device)?;
-    let flops = step_flops(&Work::of(&*source)?, batch, PROMPTS, TRAINED);
+    let flops = step_flops(&Work::of(source)?, batch, PROMPTS, TRAINED);
 
-    let mut paint = method(source.as_ref())?;
+    let mut paint = method(source)?;
     let first = Instant::now();
     paint.adapt(&images)?;
     device.synchronize()?;
@@ -165,7 +178,7 @@ fn time(args: &Args, network: &BackboneEntry, device: &Device) -> Result<()> {
     let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
     let peak = device.peak_gflops()?;
     let report = Report {
-        backbone: args.backbone.clone(),
+        backbone: source.spec().name.to_string(),
         device: device.to_string(),
         batch,
         threads: process::threads(),
@@ -204,17 +217,7 @@ fn text(report: &Report) -> String {
     )
 }
 
-fn dump(
-    network: &BackboneEntry,
-    device: &Device,
-    weights: &Path,
-    inputs: &Path,
-    out: &Path,
-) -> Result<()> {
-    let preprocess = checkpoint::read_preprocess(weights, &PreprocessFlags::default())?;
-    let options = BuildOptions { preprocess: Some(preprocess), ..BuildOptions::new(device) };
-    let weights = Weights::Checkpoint(checkpoint::read(weights)?);
-    let source = network.build(weights, &options)?;
+fn dump(source: &dyn Backbone, device: &Device, inputs: &Path, out: &Path) -> Result<()> {
     let file = checkpoint::read(inputs)?;
     let array = |name: &str| {
         file.get(name).with_context(|| format!("no array {name:?}: {}", inputs.display()))
