@@ -14,7 +14,7 @@ from ._weights import write_weights
 
 def adapt(
     model: Any,
-    method: str = "paint",
+    method: str = "auto",
     *,
     seed: int = 0,
     device: str = "cpu",
@@ -31,8 +31,8 @@ def adapt(
     """Opens a model and the method that adapts it.
 
     `model` is a file of weights with its `config.json` beside it, a dictionary of arrays, or a timm or torchvision module;
-    `"embedded"` is the small CIFAR-10 model in this package. Further keyword arguments are settings of the method:
-    `pt.explain(method)` lists them.
+    `"embedded"` is the small CIFAR-10 model in this package. `"auto"` is the method that does best with the network, as in
+    `paint adapt`. Further keyword arguments are settings of the method: `pt.explain(method)` lists them.
 
     As in `paint adapt`, a guard watches for harm without labels, and a stream takes single images and runs of one class as
     they come; `guard=False, stream=False` gives the bare method of the paper. A dictionary sets their keys.

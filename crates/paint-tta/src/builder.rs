@@ -2,7 +2,7 @@
 
 use paint_methods::{Registry, guard, stream};
 use paint_run::config::{Method, Model, Source};
-use paint_run::deployment::{Config, Deployment};
+use paint_run::deployment::{AUTO, Config, Deployment};
 use paint_run::{Draft, Session};
 
 use crate::settings::Settings;
@@ -34,7 +34,7 @@ pub struct Builder {
 
 impl Builder {
     pub(crate) fn new(model: Model) -> Self {
-        let config = Config::new(model, Method::named("paint"));
+        let config = Config::new(model, Method::named(AUTO));
         Self { config, methods: Registry::default() }
     }
 
@@ -56,7 +56,7 @@ impl Builder {
         Ok(Self { config, methods: Registry::default() })
     }
 
-    /// The method by its name, with its default settings. Default: `paint`.
+    /// The method by its name, with its default settings. Default: `auto`, the one that does best with the network.
     pub fn method(mut self, name: impl Into<String>) -> Self {
         self.config.method = Method::named(name);
         self
