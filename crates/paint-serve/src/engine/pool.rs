@@ -5,6 +5,10 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
 
+/// Niceness of a step's threads: where both want a core, a prediction gets 29 thirtieths of it.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 15;
+
 pub(super) fn for_predictions() -> Result<ThreadPool> {
     build(ThreadPoolBuilder::new())
 }
@@ -19,17 +23,9 @@ fn build(builder: ThreadPoolBuilder) -> Result<ThreadPool> {
     pool.map_err(|error| Error::Thread(std::io::Error::other(error)))
 }
 
-/// Puts the calling thread into Linux's idle class: it runs where no other thread wants the core, and the scheduler
-/// places a prediction as if the core were free. Other systems have no such class for a thread.
+/// Linux has a niceness for each thread. Elsewhere it is the whole program's, and stays as it is.
 fn give_way() {
     #[cfg(target_os = "linux")]
-    {
-        use thread_priority::{
-            NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
-            set_thread_priority_and_policy, thread_native_id,
-        };
-        let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-        // Where it is refused, the threads share a core evenly.
-        let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
-    }
+    // Where it is refused, the threads share a core evenly.
+    let _ = rustix::process::setpriority_process(None, NICENESS);
 }
