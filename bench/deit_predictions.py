@@ -3,7 +3,7 @@
     python bench/deit_predictions.py --weights W.safetensors --images A.tar B.tar --out torch.csv
     python bench/deit_predictions.py --out torch.csv --compare ours.csv
 
-The CSV has the columns file, class, confidence (probability of that class). A path such as
+The CSV has the columns file, class_index, confidence (probability of that class). A path such as
 `007/ILSVRC2012_val_00000123.JPEG` whose folder is a number gives the true class, and top-1 is printed.
 """
 
@@ -68,7 +68,7 @@ def predict(a):
     right = known = 0
     with open(a.out, "w", newline="") as handle, torch.inference_mode():
         out = csv.writer(handle, lineterminator="\n")
-        out.writerow(["file", "class", "confidence"])
+        out.writerow(["file", "class_index", "confidence"])
         for start in range(0, len(items), a.batch):
             batch = items[start : start + a.batch]
             p = model(torch.stack([load(data, name) for name, data in batch])).softmax(dim=1)

@@ -12,7 +12,7 @@ mod predict;
 mod task;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -28,6 +28,7 @@ use crate::options::Options;
 use crate::stream::{Key, Live, Table};
 pub(crate) use job::{Answer, Intent, Job, Slot, late};
 use learn::Learn;
+use pool::Predicting;
 use task::Task;
 pub(crate) use task::{Command, Done};
 
@@ -42,11 +43,14 @@ pub(crate) struct Shared {
     pub(crate) table: Table,
     pub(crate) journal: Journal,
     queued: Arc<AtomicUsize>,
+    /// Whether the thread that learns is at work.
+    is_learning: AtomicBool,
 }
 
 impl Shared {
     pub(crate) fn new(models: Vec<Arc<Model>>, options: Options, journal: Journal) -> Self {
-        Self { models, options, table: Table::default(), journal, queued: Arc::default() }
+        let (table, queued) = (Table::default(), Arc::default());
+        Self { models, options, table, journal, queued, is_learning: AtomicBool::new(false) }
     }
 
     /// The model of this name.
@@ -136,10 +140,10 @@ impl Engine {
         let (learn, tasks) = sync_channel(room + COMMANDS);
         let learner = Learn::new(Arc::clone(&shared));
         let (to_learn, at_predict) = (learn.clone(), Arc::clone(&shared));
-        let (predicting, stepping) = (pool::for_predictions()?, pool::for_steps()?);
-        let predicts = move || predict::run(&jobs, &to_learn, &at_predict);
+        let (predicting, stepping) = (Predicting::new()?, pool::for_steps()?);
+        let predicts = move || predict::run(&jobs, &to_learn, &at_predict, &predicting);
         let threads = vec![
-            spawn("predict", move || predicting.install(predicts))?,
+            spawn("predict", predicts)?,
             spawn("learn", move || stepping.install(move || learner.run(&tasks)))?,
         ];
         Ok((Self { shared, predict, learn }, Threads(threads)))

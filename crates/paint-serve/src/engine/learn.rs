@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -71,7 +72,10 @@ impl Learn {
 
     /// A stream whose work panicked is forgotten, and comes back from its last save.
     fn surviving(&mut self, stream: &Key, work: impl FnOnce(&mut Self)) {
-        if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
+        self.shared.is_learning.store(true, Ordering::Relaxed);
+        let done = catch_unwind(AssertUnwindSafe(|| work(self)));
+        self.shared.is_learning.store(false, Ordering::Relaxed);
+        if done.is_err() {
             self.held.remove(stream);
             self.shared.table.remove(stream);
             log("error", "panic", &json!({ "thread": "learn", "stream": stream }));

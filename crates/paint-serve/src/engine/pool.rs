@@ -1,5 +1,5 @@
-//! The threads of the kernels: one set for predictions and one for steps, so that no prediction waits behind the work
-//! of a step.
+//! The threads of the kernels: some for predictions and some for steps, so that no prediction waits behind the work of a
+//! step.
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -9,18 +9,39 @@ use crate::error::{Error, Result};
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 15;
 
-pub(super) fn for_predictions() -> Result<ThreadPool> {
-    build(ThreadPoolBuilder::new())
+/// Images of a request that one thread predicts while a step runs. Threads that wait for each other between kernels
+/// yield their core, and the scheduler then gives a step some milliseconds of it; one thread waits for nobody.
+const FEW: usize = 4;
+
+/// The threads of predictions.
+pub(super) struct Predicting {
+    every: ThreadPool,
+    one: ThreadPool,
+}
+
+impl Predicting {
+    pub(super) fn new() -> Result<Self> {
+        let one = ThreadPoolBuilder::new().num_threads(1);
+        Ok(Self { every: build(for_every_core())?, one: build(one)? })
+    }
+
+    /// Those that predict so many images.
+    pub(super) fn of(&self, images: usize, beside_a_step: bool) -> &ThreadPool {
+        if beside_a_step && images <= FEW { &self.one } else { &self.every }
+    }
 }
 
 pub(super) fn for_steps() -> Result<ThreadPool> {
-    build(ThreadPoolBuilder::new().start_handler(|_| give_way()))
+    build(for_every_core().start_handler(|_| give_way()))
 }
 
 /// As many threads as kernels have elsewhere in the program.
+fn for_every_core() -> ThreadPoolBuilder {
+    ThreadPoolBuilder::new().num_threads(rayon::current_num_threads())
+}
+
 fn build(builder: ThreadPoolBuilder) -> Result<ThreadPool> {
-    let pool = builder.num_threads(rayon::current_num_threads()).build();
-    pool.map_err(|error| Error::Thread(std::io::Error::other(error)))
+    builder.build().map_err(|error| Error::Thread(std::io::Error::other(error)))
 }
 
 /// Linux has a niceness for each thread. Elsewhere it is the whole program's, and stays as it is.

@@ -1,6 +1,7 @@
 //! The thread that answers with what was published.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::Instant;
 
@@ -8,22 +9,28 @@ use serde_json::json;
 
 use super::Shared;
 use super::job::{Answer, Job};
+use super::pool::Predicting;
 use super::task::Task;
 use crate::fault::Fault;
 use crate::journal::log;
 
 /// Answers until there are no more jobs.
-pub(super) fn run(jobs: &Receiver<Job>, learn: &SyncSender<Task>, shared: &Shared) {
+pub(super) fn run(
+    jobs: &Receiver<Job>,
+    learn: &SyncSender<Task>,
+    shared: &Shared,
+    threads: &Predicting,
+) {
     for job in jobs {
         let Some(job) = job.still_wanted() else { continue };
         let stream = job.stream.clone();
-        if catch_unwind(AssertUnwindSafe(|| handle(job, learn, shared))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| handle(job, learn, shared, threads))).is_err() {
             log("error", "panic", &json!({ "thread": "predict", "stream": stream }));
         }
     }
 }
 
-fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared) {
+fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared, threads: &Predicting) {
     let live = shared.table.get(&job.stream).filter(|live| live.is_ours());
     let published = live.as_ref().and_then(|live| {
         let mut inside = live.lock();
@@ -42,7 +49,9 @@ fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared) {
     let begun = Instant::now();
     let metrics = &live.key.model.metrics;
     metrics.queue.add(begun.duration_since(job.accepted));
-    let logits = predictor.logits(&job.images).map_err(Fault::from);
+    let count = job.images.shape().first().copied().unwrap_or(0);
+    let threads = threads.of(count, shared.is_learning.load(Ordering::Relaxed));
+    let logits = threads.install(|| predictor.logits(&job.images)).map_err(Fault::from);
     let answer = logits.and_then(|logits| Answer::new(&logits, facts, false));
     metrics.predict.add(begun.elapsed());
     let Job { images, intent, reply, slot, .. } = job;

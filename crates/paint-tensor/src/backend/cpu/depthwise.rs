@@ -87,8 +87,8 @@ impl Band<'_> {
     fn of_channels<S: Simd>(&mut self, simd: S, range: Range<usize>) {
         let Depthwise { size: [height, width], channels, side, turned, .. } = *self.problem;
         let (lanes, half, row) = (S::F32_LANES, side / 2, width * channels);
-        let rows = self.first.saturating_sub(half)
-            ..height.min(self.first + self.out.len() / row + half);
+        let rows =
+            self.first.saturating_sub(half)..height.min(self.first + self.out.len() / row + half);
         let wide = width.next_multiple_of(COLUMNS) + side - 1;
         let mut near = Block::take(if range.is_empty() { 0 } else { rows.len() * wide * lanes });
         near.as_mut_slice().fill(0.0);
