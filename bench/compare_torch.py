@@ -3,9 +3,9 @@
     python bench/compare_torch.py --paint target/release/paint --threads 1,2
 
 Prints two Markdown tables: medians over all rounds of wall time, CPU time and peak memory with their ratios (ours /
-PyTorch's, below 1 is better) and both programs' rate of a large product, and the agreement of logits and gradients.
-Prints no ratio while other work runs. This program imports nothing but the standard library: a child's peak memory would
-otherwise include its own.
+PyTorch's, below 1 is better) and, on the CPU, both programs' rate of one and the same product, and the agreement of logits and gradients.
+Does not start on the CPU while other work runs. This program imports nothing but the standard library: a child's peak
+memory would otherwise include its own.
 """
 
 import argparse
@@ -105,8 +105,9 @@ def compare_speed(args, backbone, batch, threads, folder):
     label = f"{backbone} x{batch}, {threads} thr"
     for mode, worker in workers.items():
         if worker.samples:
-            extra = f"{worker.ready['imported_bytes'] / MIB:.0f} MiB of it after imports; "
-            extra += f"a large product at {worker.ready['product_gflops']:.0f} GFLOP/s"
+            extra = f"{worker.ready['imported_bytes'] / MIB:.0f} MiB of it after imports"
+            if args.device == "cpu":
+                extra += f"; a large product at {worker.ready['product_gflops']:.0f} GFLOP/s"
             print(row(f"{label}: PyTorch {mode}", worker.samples, eager if mode != "eager" else [], extra))
     if ours:
         extra = f"{median(ours, 'matmul_peak_fraction'):.2f} of the rate of a large product, "

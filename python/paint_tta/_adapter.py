@@ -122,6 +122,12 @@ class Adapter:
         return model
 
     @property
+    def method(self) -> str:
+        """The name of the method, also where `"auto"` chose it."""
+        method: str = self._native.about()["method"]
+        return method
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings of the method, with every default."""
         settings: dict[str, Any] = self._native.about()["settings"]
@@ -148,4 +154,4 @@ class Adapter:
     def __repr__(self) -> str:
         about = self._native.about()
         network = about["model"].get("backbone") or "vit"
-        return f"<paint_tta.Adapter {network}, {about['num_classes']} classes>"
+        return f"<paint_tta.Adapter {about['method']} on {network}, {about['num_classes']} classes>"

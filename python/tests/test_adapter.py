@@ -17,6 +17,12 @@ def test_a_step_predicts_and_changes_the_model(tent: pt.Adapter, foggy: Images) 
     assert not np.array_equal(tent.predict(foggy), before)
 
 
+def test_the_method_is_chosen_by_the_network_unless_it_is_named(tent: pt.Adapter) -> None:
+    chosen = pt.adapt("embedded")
+    assert (chosen.method, tent.method) == ("keel", "tent")
+    assert repr(chosen) == "<paint_tta.Adapter keel on vit_tiny_patch4_32, 10 classes>"
+
+
 def test_bytes_and_floats_give_the_same_bits(foggy: Images) -> None:
     adapters = [pt.adapt("embedded", method="tent", guard=False, stream=False) for _ in range(2)]
     for _ in range(2):

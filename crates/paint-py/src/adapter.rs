@@ -98,6 +98,7 @@ impl Adapter {
             let adapter = self.lock()?;
             PyResult::Ok(serde_json::json!({
                 "model": adapter.model(),
+                "method": adapter.method(),
                 "settings": adapter.settings(),
                 "class_names": adapter.class_names(),
                 "num_classes": adapter.num_classes(),

@@ -159,6 +159,11 @@ impl Adapter {
         &self.session.deployment().config.model
     }
 
+    /// The name of the method, also where it was chosen for the network.
+    pub fn method(&self) -> &str {
+        &self.session.deployment().config.method.name
+    }
+
     /// The settings of the method with every default written out.
     pub fn settings(&self) -> &toml::Table {
         &self.session.deployment().config.method.settings

@@ -1,7 +1,7 @@
 //! Keeps an image classifier accurate, without labels, while the world it looks at drifts.
 //!
 //! A pre-trained network meets unlabelled images whose conditions change without notice: fog, a dirty lens, a new
-//! camera. An [`Adapter`] adapts it batch by batch, with PAINT or one of the methods it is compared with.
+//! camera. An [`Adapter`] adapts it batch by batch, with PAINT, keel or one of the methods they are compared with.
 //!
 //! # First steps
 //!

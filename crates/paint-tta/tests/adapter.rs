@@ -94,6 +94,13 @@ fn the_model_is_opened_as_the_caller_says_and_reports_what_was_found() {
 }
 
 #[test]
+fn the_method_is_chosen_by_the_network_unless_it_is_named() {
+    let method = |builder: Builder| builder.open().unwrap().method().to_owned();
+    assert_eq!(method(Adapter::builder("embedded")), "keel");
+    assert_eq!(method(Adapter::builder("embedded").method("tent")), "tent");
+}
+
+#[test]
 fn typed_settings_take_the_values_in_the_struct_whatever_the_network() {
     let lr = |tent: &Tent| {
         let adapter = Adapter::builder("embedded").settings(tent).unwrap().open().unwrap();

@@ -40,6 +40,7 @@ const CASES: &[(i32, &str)] = &[
     (2, "bench --protocol nothing --methods source"),
     (2, "bench --protocol embedded --methods sauce --out TMP/bench"),
     (2, "bench step --backbone resnet50"),
+    (2, "bench step --weights w.safetensors --dump d.safetensors"),
     (2, "cam --methods sauce --out TMP/cam"),
     (2, "corrupt ASSETS --out TMP/corrupt --corruption rain"),
     (2, "data verify TMP --dataset nothing"),

@@ -1,4 +1,4 @@
-//! The threads of the kernels: some for predictions and some for steps, so that no prediction waits behind the work of a
+//! The threads of the kernels: predictions and steps have their own, so that no prediction waits behind the work of a
 //! step.
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -9,9 +9,11 @@ use crate::error::{Error, Result};
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 15;
 
-/// Images of a request that one thread predicts while a step runs. Threads that wait for each other between kernels
-/// yield their core, and the scheduler then gives a step some milliseconds of it; one thread waits for nobody.
-const FEW: usize = 4;
+/// The most images that one thread predicts while a step runs. Threads that wait for each other between kernels yield
+/// their core, and the scheduler then gives a step some milliseconds of it; one thread waits for nobody.
+const FEW_IMAGES: usize = 4;
+/// Where there are more cores than this, further threads gain more than the waiting costs.
+const FEW_CORES: usize = 4;
 
 /// The threads of predictions.
 pub(super) struct Predicting {
@@ -25,9 +27,10 @@ impl Predicting {
         Ok(Self { every: build(for_every_core())?, one: build(one)? })
     }
 
-    /// Those that predict so many images.
+    /// The threads for a request of so many images.
     pub(super) fn of(&self, images: usize, beside_a_step: bool) -> &ThreadPool {
-        if beside_a_step && images <= FEW { &self.one } else { &self.every }
+        let few = images <= FEW_IMAGES && self.every.current_num_threads() <= FEW_CORES;
+        if beside_a_step && few { &self.one } else { &self.every }
     }
 }
 

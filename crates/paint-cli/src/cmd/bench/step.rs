@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "dump")]
     images: Option<PathBuf>,
     /// Write `logits` and `grad.*` for these inputs to this file; time nothing
-    #[arg(long, requires = "weights")]
+    #[arg(long, requires_all = ["weights", "images"])]
     dump: Option<PathBuf>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let source = open(args, &device)?;
     if source.family() != Family::Transformer {
         let name = &source.spec().name;
-        let why = format!("--backbone: the step with prompts needs a transformer, got {name}");
+        let why = format!("the step with prompts needs a transformer, got {name}");
         return Err(Usage(why).into());
     }
     match (&args.images, &args.dump) {

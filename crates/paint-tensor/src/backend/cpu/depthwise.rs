@@ -117,6 +117,7 @@ impl Band<'_> {
                             }
                         }
                     }
+                    // A copy: what is iterated over lies in memory, and the sums must not while they grow.
                     let sums: [S::f32s; COLUMNS] = std::array::from_fn(|c| sums[c]);
                     for (sum, out) in sums.iter().zip(out.chunks_exact_mut(channels)) {
                         S::as_mut_simd_f32s(&mut out[channel..][..lanes]).0[0] = *sum;
