@@ -39,7 +39,7 @@ const TRAINED: usize = 3;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Network; see `paint list backbones` [default: that of the weights, or vit_tiny_patch4_32]
+    /// Network; see `paint list backbones` [default: that of the weights, or `vit_tiny_patch4_32`]
     #[arg(long, value_name = "NAME")]
     backbone: Option<String>,
     /// Number of timed steps, after the first (on a GPU after the first two)
@@ -178,7 +178,7 @@ fn time(args: &Args, source: &dyn Backbone, device: &Device) -> Result<()> {
     let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
     let peak = device.peak_gflops()?;
     let report = Report {
-        backbone: source.spec().name.to_string(),
+        backbone: source.spec().name.clone(),
         device: device.to_string(),
         batch,
         threads: process::threads(),
