@@ -2,10 +2,10 @@
 
     python bench/compare_torch.py --paint target/release/paint --threads 1,2
 
-Prints two Markdown tables: medians over all rounds of wall time, CPU time and peak memory with their ratios (ours /
-PyTorch's, below 1 is better) and, on the CPU, both programs' rate of one and the same product, and the agreement of logits and gradients.
-Does not start on the CPU while other work runs. This program imports nothing but the standard library: a child's peak
-memory would otherwise include its own.
+Prints two Markdown tables. The first has medians over all rounds of wall time, CPU time and peak memory, their ratios
+(ours / PyTorch's, below 1 is better) and, on the CPU, both programs' rate of one and the same product; the second, the
+agreement of logits and gradients. On the CPU it does not start while other work runs. This program imports nothing but
+the standard library: a child's peak memory would otherwise include its own.
 """
 
 import argparse
@@ -107,10 +107,10 @@ def compare_speed(args, backbone, batch, threads, folder):
         if worker.samples:
             extra = f"{worker.ready['imported_bytes'] / MIB:.0f} MiB of it after imports"
             if args.device == "cpu":
-                extra += f"; a large product at {worker.ready['product_gflops']:.0f} GFLOP/s"
+                extra += f"; a product that fits the caches at {worker.ready['product_gflops']:.0f} GFLOP/s"
             print(row(f"{label}: PyTorch {mode}", worker.samples, eager if mode != "eager" else [], extra))
     if ours:
-        extra = f"{median(ours, 'matmul_peak_fraction'):.2f} of the rate of a large product, "
+        extra = f"{median(ours, 'matmul_peak_fraction'):.2f} of the rate of a product that fits the caches, "
         extra += f"{median(ours, 'matmul_peak_gflops'):.0f} GFLOP/s"
         if eager and args.device == "cpu":
             beyond = max(s["peak_memory_bytes"] for s in eager) - workers["eager"].ready["imported_bytes"]

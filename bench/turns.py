@@ -14,8 +14,8 @@ def require_quiet():
     load = os.getloadavg()[0]
     if load > MOST_LOAD:
         raise SystemExit(
-            f"load average {load:.2f}, above {MOST_LOAD}: no ratio is printed while other work runs. Stop it, wait a "
-            "minute, and start again."
+            f"load average {load:.2f}, above {MOST_LOAD}: other work would distort the ratios. Stop it, wait a minute, "
+            "and start again."
         )
 
 

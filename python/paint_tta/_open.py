@@ -31,9 +31,9 @@ def adapt(
     """Opens a model and the method that adapts it.
 
     `model` is a file of weights with its `config.json` beside it, a dictionary of arrays, or a timm or torchvision module;
-    `"embedded"` is the small CIFAR-10 model in this package. `"auto"` chooses the method as `paint adapt` does: `keel`, or PAINT
-    for a transformer without a file of source statistics, which arrays and modules never have; `adapter.method` names it.
-    Further keyword arguments are settings of the method: `pt.explain(name)` lists them.
+    `"embedded"` is the small CIFAR-10 model in this package. `"auto"` chooses the method as `paint adapt` does: `keel`, or
+    PAINT for a transformer without a file of source statistics (arrays and modules never have one); `adapter.method` names
+    it. Further keyword arguments are settings of the method: `pt.explain(name)` lists them.
 
     As in `paint adapt`, a guard watches for harm without labels, and a stream takes single images and runs of one class as
     they come; `guard=False, stream=False` gives the bare method. A dictionary sets their keys.

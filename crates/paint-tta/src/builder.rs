@@ -56,8 +56,8 @@ impl Builder {
         Ok(Self { config, methods: Registry::default() })
     }
 
-    /// The method by its name, with its default settings. Default: `auto`, which chooses by the
-    /// network as `paint adapt` does; [`Adapter::method`] names the choice.
+    /// The method by its name, with its default settings. Default: `auto`, which chooses by the network
+    /// as `paint adapt` does; [`Adapter::method`] names the choice.
     pub fn method(mut self, name: impl Into<String>) -> Self {
         self.config.method = Method::named(name);
         self

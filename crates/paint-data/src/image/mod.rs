@@ -22,17 +22,6 @@ pub struct Image {
     pixels: Vec<u8>,
 }
 
-/// Every byte as a number in [0, 1].
-const UNIT: [f32; 256] = {
-    let mut unit = [0.0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        unit[byte] = byte as f32 / 255.0;
-        byte += 1;
-    }
-    unit
-};
-
 impl Image {
     /// An image from its pixels, `[H, W, 3]`.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
@@ -99,9 +88,9 @@ impl Image {
         let (green, blue) = rest.split_at_mut(plane);
         let planes = red.iter_mut().zip(green).zip(blue);
         for (pixel, ((r, g), b)) in self.pixels.chunks_exact(3).zip(planes) {
-            *r = UNIT[usize::from(pixel[0])];
-            *g = UNIT[usize::from(pixel[1])];
-            *b = UNIT[usize::from(pixel[2])];
+            *r = f32::from(pixel[0]) / 255.0;
+            *g = f32::from(pixel[1]) / 255.0;
+            *b = f32::from(pixel[2]) / 255.0;
         }
     }
 }

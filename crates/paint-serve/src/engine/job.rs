@@ -25,7 +25,7 @@ pub(crate) enum Intent {
 /// The room that a job takes in the queue, until it is done.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    images: usize,
+    pub(super) images: usize,
     queued: Arc<AtomicUsize>,
 }
 

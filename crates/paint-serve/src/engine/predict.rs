@@ -49,8 +49,7 @@ fn handle(job: Job, learn: &SyncSender<Task>, shared: &Shared, threads: &Predict
     let begun = Instant::now();
     let metrics = &live.key.model.metrics;
     metrics.queue.add(begun.duration_since(job.accepted));
-    let count = job.images.shape().first().copied().unwrap_or(0);
-    let threads = threads.of(count, shared.is_learning.load(Ordering::Relaxed));
+    let threads = threads.of(job.slot.images, shared.is_learning.load(Ordering::Relaxed));
     let logits = threads.install(|| predictor.logits(&job.images)).map_err(Fault::from);
     let answer = logits.and_then(|logits| Answer::new(&logits, facts, false));
     metrics.predict.add(begun.elapsed());

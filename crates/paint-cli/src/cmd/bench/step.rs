@@ -90,11 +90,6 @@ struct Report {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let device = args.network.compute.open()?;
     let source = open(args, &device)?;
-    if source.family() != Family::Transformer {
-        let name = &source.spec().name;
-        let why = format!("the step with prompts needs a transformer, got {name}");
-        return Err(Usage(why).into());
-    }
     match (&args.images, &args.dump) {
         (Some(images), Some(out)) => dump(source.as_ref(), &device, images, out),
         _ => time(args, source.as_ref(), &device),
@@ -104,12 +99,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn open(args: &Args, device: &Device) -> Result<Box<dyn Backbone>> {
     if let Some(weights) = args.weights.clone() {
         let mut model = Model { weights, backbone: args.backbone.clone(), ..Model::default() };
-        return Ok(model::open(&mut model, device)?);
+        let source = model::open(&mut model, device)?;
+        check(source.family(), &source.spec().name)?;
+        return Ok(source);
     }
     let name = args.backbone.as_deref().unwrap_or(DEFAULT);
     let network = backbone::find(name).map_err(|error| Usage(error.to_string()))?;
+    check(network.family, name)?;
     let weights = Weights::Random(Seed(args.network.seed.value()));
     Ok(network.build(weights, &BuildOptions::new(device))?)
+}
+
+fn check(family: Family, name: &str) -> Result<(), Usage> {
+    if family == Family::Transformer {
+        return Ok(());
+    }
+    Err(Usage(format!("the step with prompts needs a transformer, got {name}")))
 }
 
 /// The method with every sample confident, and steps so small that a thousand of them stay finite.

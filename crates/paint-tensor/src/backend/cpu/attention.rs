@@ -8,6 +8,8 @@ use super::kernel::Kernel;
 use super::math;
 use super::parallel::vectorized;
 use super::slab::Block;
+use super::storage::host;
+use crate::backend::{Attention, HeadRows};
 
 /// Query, key or value rows of a whole batch.
 #[derive(Clone, Copy)]
@@ -35,6 +37,26 @@ pub(super) struct Problem<'a> {
     pub(super) q: Rows<'a>,
     pub(super) k: Rows<'a>,
     pub(super) v: Rows<'a>,
+}
+
+impl<'a> Problem<'a> {
+    pub(super) fn new(kernel: Kernel, attention: &Attention<'a>) -> Self {
+        let rows = |rows: HeadRows<'a>, len| Rows {
+            data: host(rows.storage),
+            start: rows.start,
+            row: rows.row,
+            len,
+        };
+        Self {
+            kernel,
+            heads: attention.heads,
+            head_dim: attention.head_dim,
+            scale: attention.scale(),
+            q: rows(attention.q, attention.q_len),
+            k: rows(attention.k, attention.kv_len),
+            v: rows(attention.v, attention.kv_len),
+        }
+    }
 }
 
 impl Problem<'_> {

@@ -85,12 +85,15 @@ impl Band<'_> {
     /// Computes a range of channels, a vector of them at a time.
     #[inline(always)]
     fn of_channels<S: Simd>(&mut self, simd: S, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
         let Depthwise { size: [height, width], channels, side, turned, .. } = *self.problem;
         let (lanes, half, row) = (S::F32_LANES, side / 2, width * channels);
         let rows =
             self.first.saturating_sub(half)..height.min(self.first + self.out.len() / row + half);
         let wide = width.next_multiple_of(COLUMNS) + side - 1;
-        let mut near = Block::take(if range.is_empty() { 0 } else { rows.len() * wide * lanes });
+        let mut near = Block::take(rows.len() * wide * lanes);
         near.as_mut_slice().fill(0.0);
         for channel in range.step_by(lanes) {
             for (y, near) in rows.clone().zip(near.as_mut_slice().chunks_exact_mut(wide * lanes)) {

@@ -35,11 +35,12 @@ mod windows;
 
 use std::sync::{Arc, OnceLock};
 
+use self::attention::Problem;
 use self::kernel::Kernel;
 use self::storage::{build, build2, host, into_slab};
 use super::{
-    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Gemm, HeadRows,
-    Precision, Storage, Unary, Window, WindowKernels,
+    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Gemm, Precision,
+    Storage, Unary, Window, WindowKernels,
 };
 use crate::op::distort::{Distortion, Noise};
 use crate::shape::elem_count;
@@ -85,26 +86,6 @@ struct Cpu {
     kernel: Kernel,
 }
 
-impl Cpu {
-    fn problem<'a>(&self, attention: &Attention<'a>) -> attention::Problem<'a> {
-        let rows = |rows: HeadRows<'a>, len| attention::Rows {
-            data: host(rows.storage),
-            start: rows.start,
-            row: rows.row,
-            len,
-        };
-        attention::Problem {
-            kernel: self.kernel,
-            heads: attention.heads,
-            head_dim: attention.head_dim,
-            scale: attention.scale(),
-            q: rows(attention.q, attention.q_len),
-            k: rows(attention.k, attention.kv_len),
-            v: rows(attention.v, attention.kv_len),
-        }
-    }
-}
-
 impl Backend for Cpu {
     fn name(&self) -> String {
         "cpu".to_owned()
@@ -137,7 +118,7 @@ impl Backend for Cpu {
     fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)> {
         let rows = attention.batch * attention.q_len;
         let len = [rows * attention.width(), rows * attention.heads];
-        Ok(build2(len, |out, lse| self.problem(attention).forward(out, lse)))
+        Ok(build2(len, |out, lse| Problem::new(self.kernel, attention).forward(out, lse)))
     }
 
     fn attention_backward(
@@ -148,7 +129,7 @@ impl Backend for Cpu {
         let width = attention.batch * attention.width();
         let saved = (host(saved.out), host(saved.lse), host(saved.grad));
         let len = [attention.q_len * width, attention.kv_len * 2 * width];
-        Ok(build2(len, |dq, dkv| self.problem(attention).backward(saved, dq, dkv)))
+        Ok(build2(len, |dq, dkv| Problem::new(self.kernel, attention).backward(saved, dq, dkv)))
     }
 
     fn windows(&self) -> Option<&dyn WindowKernels> {

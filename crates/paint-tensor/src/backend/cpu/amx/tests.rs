@@ -15,7 +15,7 @@ fn has_tiles() -> bool {
 
 #[test]
 fn registers_are_set_up_by_the_first_owner_and_released_by_the_last() {
-    let (owners, log) = (super::Owners::new(), RefCell::new(Vec::new()));
+    let (owners, log) = (super::registers::Owners::new(), RefCell::new(Vec::new()));
     let enter = || owners.enter(|| log.borrow_mut().push("set up"));
     let leave = || owners.leave(|| log.borrow_mut().push("release"));
     enter();
