@@ -3,6 +3,7 @@
 mod access;
 mod admin;
 mod app;
+mod body;
 mod connections;
 #[cfg(feature = "grpc")]
 mod grpc;

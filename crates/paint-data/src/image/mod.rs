@@ -12,6 +12,7 @@ pub use decode::{MAX_PIXELS, MAX_SIDE};
 pub use preprocess::{Preprocess, Step};
 pub use resize::Filter;
 
+use crate::simd::wide;
 use crate::{Error, Result};
 
 /// An 8-bit RGB image, row-major, channels last.
@@ -83,14 +84,17 @@ impl Image {
     /// If `out` is not `3 * H * W` long.
     pub fn to_chw(&self, out: &mut [f32]) {
         assert_eq!(out.len(), self.pixels.len(), "the output has one float for each byte");
-        let plane = self.width * self.height;
-        let (red, rest) = out.split_at_mut(plane);
-        let (green, blue) = rest.split_at_mut(plane);
-        let planes = red.iter_mut().zip(green).zip(blue);
-        for (pixel, ((r, g), b)) in self.pixels.chunks_exact(3).zip(planes) {
-            *r = f32::from(pixel[0]) / 255.0;
-            *g = f32::from(pixel[1]) / 255.0;
-            *b = f32::from(pixel[2]) / 255.0;
+        planes(&self.pixels, out);
+    }
+}
+
+wide! {
+    /// Bytes `[N, 3]` as planes `[3, N]`, each byte divided by 255.
+    fn planes<'a>(pixels: &'a [u8], out: &'a mut [f32]) -> () {
+        for (channel, out) in out.chunks_exact_mut(pixels.len() / 3).enumerate() {
+            for (out, pixel) in out.iter_mut().zip(pixels.chunks_exact(3)) {
+                *out = f32::from(pixel[channel]) / 255.0;
+            }
         }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -15,7 +15,8 @@ use paint_tensor::Tensor;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
-use super::app::{App, UNIT};
+use super::app::App;
+use super::body::number;
 use crate::engine::{Answer, Intent, Job, Shared};
 use crate::fault::Fault;
 use crate::journal::log;
@@ -30,8 +31,6 @@ use crate::stream::Key;
 
 /// The stream of a request for proxies, which do not read bodies.
 const STREAM: &str = "x-paint-stream";
-/// How long a body may take.
-const BODY_TIME: Duration = Duration::from_secs(30);
 
 type Names = Path<HashMap<String, String>>;
 type Answered = Result<Response, Fault>;
@@ -218,44 +217,6 @@ impl App {
         let parameters = parameters(&stream.id, &answer);
         Ok(Reply::new(&stream.model, id.as_deref(), &parameters, &answer.logits, &wanted))
     }
-
-    /// The body, and its share of the memory for bodies.
-    pub(crate) async fn read(
-        &self,
-        headers: &HeaderMap,
-        body: Body,
-    ) -> Result<(Bytes, tokio::sync::OwnedSemaphorePermit), Fault> {
-        let most = self.shared().options.limits.body;
-        if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|it| *it != "identity") {
-            let found = format!("Content-Encoding: expected a body as it is, found {encoding:?}");
-            return Err(Fault::Encoding(found));
-        }
-        let too_large = |found: String| {
-            Fault::TooLarge(format!("body: expected at most {most} bytes, found {found}"))
-        };
-        let stated = number(headers, CONTENT_LENGTH.as_str())?;
-        if let Some(stated) = stated.filter(|stated| *stated > most) {
-            return Err(too_large(stated.to_string()));
-        }
-        let units = stated.unwrap_or(most).div_ceil(UNIT) as u32;
-        let mut room = Arc::clone(&self.bodies).try_acquire_many_owned(units).map_err(|_| {
-            Fault::Busy(
-                "bodies: expected memory for one more, found other requests in it".to_owned(),
-            )
-        })?;
-        let read = tokio::time::timeout(BODY_TIME, to_bytes(body, most)).await;
-        let read = read.map_err(|_| {
-            Fault::Late(format!(
-                "body: expected it within {} s, found it unfinished",
-                BODY_TIME.as_secs()
-            ))
-        })?;
-        let read =
-            read.map_err(|error| too_large(format!("more, or a broken connection: {error}")))?;
-        // A body that did not say its length was taken for the largest.
-        drop(room.split(units as usize - read.len().div_ceil(UNIT).min(units as usize)));
-        Ok((read, room))
-    }
 }
 
 /// The longest that a client may ask to wait.
@@ -265,13 +226,6 @@ fn stream_of(headers: &HeaderMap) -> Result<Option<StreamId>, Fault> {
     let Some(value) = headers.get(STREAM) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes());
     StreamId::new(text.map_err(|_| Fault::expected("X-Paint-Stream", "UTF-8", "other bytes"))?)
-}
-
-fn number(headers: &HeaderMap, name: &str) -> Result<Option<usize>, Fault> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
-    let number = value.to_str().ok().and_then(|text| text.parse().ok());
-    let found = || Fault::expected(name, "a number from 0 on", format!("{value:?}"));
-    number.ok_or_else(found).map(Some)
 }
 
 fn response(Reply { body, json_len }: Reply) -> Response {

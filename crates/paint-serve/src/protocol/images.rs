@@ -6,9 +6,13 @@ use crate::fault::Fault;
 use crate::model::Model;
 use paint_data::Image;
 use paint_tensor::Tensor;
+use rayon::prelude::*;
 
 /// The name of the one input.
 pub(super) const INPUT: &str = "images";
+
+/// Bytes of pixels that are worth a task of their own.
+const TASK: usize = 1 << 17;
 
 /// The batch of a request.
 #[derive(Debug)]
@@ -158,11 +162,13 @@ fn uint8<'a>(
 
 fn from_bytes(bytes: &[u8], shape: &[usize], model: &Model, out: &mut [f32]) -> Result<(), Fault> {
     let (height, width) = (shape[1], shape[2]);
-    let places = out.chunks_exact_mut(model.image_len());
-    for (bytes, out) in bytes.chunks_exact(3 * height * width).zip(places) {
-        model.place(Image::new(width, height, bytes.to_vec())?, out)?;
-    }
-    Ok(())
+    let len = 3 * height * width;
+    let places = out.par_chunks_exact_mut(model.image_len());
+    bytes
+        .par_chunks_exact(len)
+        .zip(places)
+        .with_min_len(TASK.div_ceil(len))
+        .try_for_each(|(bytes, out)| model.place(Image::new(width, height, bytes.to_vec())?, out))
 }
 
 fn fp32(input: &Input, bytes: Option<&[u8]>, out: &mut [f32]) -> Result<(), Fault> {
@@ -187,29 +193,42 @@ fn decoded(
     out: &mut [f32],
 ) -> Result<(), Fault> {
     let count = out.len() / model.image_len();
-    let name = |at: usize| format!("image {at} of the request");
+    let places = out.par_chunks_exact_mut(model.image_len()).enumerate();
+    if let Some(bytes) = bytes {
+        let files = elements_of(bytes, count)?;
+        return files
+            .into_par_iter()
+            .zip(places)
+            .try_for_each(|(file, (at, out))| model.place_encoded(file, &name(at), out));
+    }
     let texts: &[String] = input.data.as_ref().map_or(&[], |data| &data.texts);
-    let mut rest = bytes.unwrap_or_default();
-    if bytes.is_none() {
-        same_length(count, "strings", texts.len())?;
+    same_length(count, "strings", texts.len())?;
+    texts.par_iter().zip(places).try_for_each(|(text, (at, out))| {
+        let file = base64::decode(text)
+            .ok_or_else(|| Fault::expected(&name(at), "a file in base64", "another string"))?;
+        model.place_encoded(&file, &name(at), out)
+    })
+}
+
+/// What errors call an image.
+fn name(at: usize) -> String {
+    format!("image {at} of the request")
+}
+
+/// The elements of a BYTES tensor, which has so many.
+fn elements_of(bytes: &[u8], count: usize) -> Result<Vec<&[u8]>, Fault> {
+    let mut rest = bytes;
+    let mut files = Vec::with_capacity(count);
+    for at in 0..count {
+        let (file, after) = element(rest, &name(at))?;
+        files.push(file);
+        rest = after;
     }
-    for (at, out) in out.chunks_exact_mut(model.image_len()).enumerate() {
-        if bytes.is_none() {
-            let found = "another string";
-            let file = base64::decode(&texts[at])
-                .ok_or_else(|| Fault::expected(&name(at), "a file in base64", found))?;
-            model.place_encoded(&file, &name(at), out)?;
-        } else {
-            let (file, after) = element(rest, &name(at))?;
-            model.place_encoded(file, &name(at), out)?;
-            rest = after;
-        }
+    if rest.is_empty() {
+        return Ok(files);
     }
-    if !rest.is_empty() {
-        let found = format!("{} bytes more", rest.len());
-        return Err(Fault::expected("images", format!("{count} elements"), found));
-    }
-    Ok(())
+    let found = format!("{} bytes more", rest.len());
+    Err(Fault::expected("images", format!("{count} elements"), found))
 }
 
 /// The next element of a BYTES tensor: its length in four bytes, then its bytes.
