@@ -5,8 +5,11 @@
     python bench/compare_tent.py --threads 2 --backbones \
         convnext_tiny:8,swin_tiny_patch4_window7_224:8,vit_small_patch14_dinov2@224:8,vit_base_patch16_clip_224:8
 
+    python bench/compare_tent.py --threads 2 --work predict --repeat 50 --forms eager,compile --backbones \
+        deit_tiny_patch16_224:1                                                   # the latency of one image
+
 A backbone is NAME[@SIZE][:BATCH]: any network of timm whose norms are layer norms, with images of SIZE in place of its
-own. Prints a Markdown table: medians over all rounds of wall time and CPU time of one step, peak memory with and without
+own. Prints a Markdown table: medians over all rounds of wall time and CPU time of one step (or prediction), peak memory with and without
 what the imports alone take, ratios (ours / PyTorch's, below 1 is better), and the largest difference of logits in the
 first three steps.
 """
@@ -45,22 +48,27 @@ def compare(args, backbone, size, batch):
         flags += ["--image-size", size] if size else []
         subprocess.run([sys.executable, SCRIPT, "make", *flags], check=True)
         flags += ["--batch", batch, "--repeat", args.repeat]
-        workers = [Worker(which, SCRIPT, which, *flags, env=env) for which in ("torch", "paint")]
-        if any(worker.ready is None for worker in workers):
-            raise SystemExit(f"{backbone}: both programs are needed")
+        flags += ["--work", args.work, "--device", args.device]
+        forms = {"eager": ["torch"], "compile": ["torch", "--compile"]}
+        programs = {f"PyTorch {form}": forms[form] for form in args.forms.split(",")} | {"paint_tta": ["paint"]}
+        workers = {name: Worker(name, SCRIPT, *which, *flags, env=env) for name, which in programs.items()}
+        if any(worker.ready is None for worker in workers.values()):
+            raise SystemExit(f"{backbone}: all programs are needed")
         for round_ in range(args.rounds):
-            for worker in workers:
+            for worker in workers.values():
                 worker.turn()
             print(f"{backbone}: round {round_ + 1} of {args.rounds}", file=sys.stderr, flush=True)
-        for worker in workers:
+        for worker in workers.values():
             worker.close()
-    theirs, ours = map(medians, workers)
-    ratios = " | ".join(f"{a / b:.2f}" for a, b in zip(ours, theirs, strict=True))
-    for name, (ms, cpu, peak, beyond) in (("PyTorch", theirs), ("paint_tta", ours)):
-        cells = f"{ms:.0f} | {cpu:.0f} | {peak / MIB:.0f} | {beyond / MIB:.0f}"
+    found = {name: medians(worker) for name, worker in workers.items()}
+    for name, (ms, cpu, peak, beyond) in found.items():
+        cells = f"{ms:.1f} | {cpu:.1f} | {peak / MIB:.0f} | {beyond / MIB:.0f}"
         print(f"| {backbone} x{batch} | {name} | {cells} | |")
-    difference = gap(workers[1].ready["first"], workers[0].ready["first"])
-    print(f"| {backbone} x{batch} | ratio | {ratios} | {difference:.1e} |", flush=True)
+    ours, first = found.pop("paint_tta"), workers["paint_tta"].ready["first"]
+    for name, theirs in found.items():
+        ratios = " | ".join(f"{a / b:.2f}" for a, b in zip(ours, theirs, strict=True))
+        difference = gap(first, workers[name].ready["first"])
+        print(f"| {backbone} x{batch} | of {name} | {ratios} | {difference:.1e} |", flush=True)
 
 
 def main():
@@ -68,9 +76,13 @@ def main():
     parser.add_argument("--backbones", default="vit_tiny_patch16_224:50")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeat", type=int, default=3, help="steps a round")
+    parser.add_argument("--repeat", type=int, default=3, help="steps per round")
+    parser.add_argument("--work", choices=["step", "predict"], default="step")
+    parser.add_argument("--forms", default="eager", help="of PyTorch: eager,compile")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     args = parser.parse_args()
-    require_quiet()
+    if args.device == "cpu":
+        require_quiet()
     print("| network | program | ms | CPU ms | MiB | MiB beyond imports | logits differ by |")
     print("|---|---|---:|---:|---:|---:|---:|")
     for backbone in args.backbones.split(","):

@@ -39,8 +39,10 @@ def environment(threads):
 
 
 def torch_worker(args, backbone, batch, threads, mode):
-    flags = ["time", "--backbone", backbone, "--batch", batch, "--threads", threads, "--repeat", args.repeat, "--mode", mode]
-    flags += ["--device", args.device, "--precision", args.precision]
+    form, _, precision = mode.partition(":")
+    precision = precision or (args.precision if args.device == "cuda" else "f32")
+    flags = ["time", "--backbone", backbone, "--batch", batch, "--threads", threads, "--repeat", args.repeat, "--mode", form]
+    flags += ["--device", args.device, "--precision", precision]
     name = f"PyTorch {mode} of {backbone} with {threads} threads"
     return Worker(name, WORKER, *flags, env=environment(threads))
 
@@ -150,7 +152,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=3, help="steps a round")
     parser.add_argument("--modes", default="eager,compile")
     parser.add_argument("--device", choices=sorted(OURS), default="cpu")
-    parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32", help="on a GPU")
+    parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32", help="ours; PyTorch's too on a GPU")
     parser.add_argument("--double", action="store_true", help="also show PyTorch's own float64 gap")
     parser.add_argument("--only", choices=["speed", "numbers"])
     args = parser.parse_args()

@@ -2,7 +2,7 @@
 
     python bench/tent_step.py make  --backbone vit_tiny_patch16_224 --folder DIR
     python bench/tent_step.py torch --backbone vit_tiny_patch16_224 --folder DIR --batch 50 --repeat 3
-    python bench/tent_step.py paint --backbone vit_tiny_patch16_224 --folder DIR --batch 50 --repeat 3
+    python bench/tent_step.py paint --backbone vit_tiny_patch16_224 --folder DIR --batch 1 --repeat 50 --work predict
 
 `make` writes the module's weights where both read them; `--image-size` replaces the size that timm gives. The workers
 answer each line on stdin with one JSON line. The worker of `paint_tta` never imports torch, so its memory is its own.
@@ -57,19 +57,25 @@ def torch_step(args):
     trained = [parameter.requires_grad_() for norm in norms for parameter in norm.parameters()]
     optimizer = torch.optim.SGD(trained, lr=LR, momentum=MOMENTUM)
     cfg = model.pretrained_cfg
-    mean, std = (torch.tensor(cfg[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
+    model.to(args.device)
+    mean, std = (torch.tensor(cfg[key], device=args.device).view(1, 3, 1, 1) for key in ("mean", "std"))
     x = torch.from_numpy(images(args.batch, side))
+    network = torch.compile(model) if args.compile else model
+
+    @torch.inference_mode()
+    def predict():
+        return network((x.to(args.device) - mean) / std).cpu().numpy()
 
     def step():
-        logits = model((x - mean) / std)
+        logits = network((x.to(args.device) - mean) / std)
         log_p = logits.log_softmax(dim=1)
         loss = -(log_p.exp() * log_p).sum(dim=1).mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        return logits.detach().numpy()
+        return logits.detach().cpu().numpy()
 
-    return step
+    return predict if args.work == "predict" else step
 
 
 def paint_step(args):
@@ -77,9 +83,10 @@ def paint_step(args):
 
     weights = Path(args.folder) / WEIGHTS
     bare = dict(guard=False, stream=False)
-    adapter = pt.adapt(weights, method="tent", optimizer="momentum", lr=LR, **bare)
+    device = "cuda:0" if args.device == "cuda" else "cpu"
+    adapter = pt.adapt(weights, method="tent", optimizer="momentum", lr=LR, device=device, **bare)
     x = images(args.batch, adapter.model["input_size"][0])
-    return lambda: adapter(x)
+    return lambda: adapter.predict(x) if args.work == "predict" else adapter(x)
 
 
 def peak_bytes():
@@ -117,6 +124,9 @@ def main():
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--work", choices=["step", "predict"], default="step")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--compile", action="store_true", help="PyTorch's own compiler")
     args = parser.parse_args()
     if args.which == "make":
         make(args)

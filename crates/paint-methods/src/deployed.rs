@@ -53,6 +53,11 @@ pub(crate) trait Adapt: Clone + Send + Sync + 'static {
 
     /// Sets the true domain of the next batches.
     fn set_domain(&mut self, _domain: Option<usize>) {}
+
+    /// Whether the classifier is the method's own.
+    fn has_own_classifier(&self) -> bool {
+        false
+    }
 }
 
 /// A method, and a snapshot of it from its deployment.
@@ -145,6 +150,10 @@ impl<A: Adapt> Method for Deployed<A> {
 
     fn set_domain(&mut self, domain: Option<usize>) {
         self.current.set_domain(domain);
+    }
+
+    fn has_own_classifier(&self) -> bool {
+        self.current.has_own_classifier()
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Device(Arc<dyn Backend>);
 impl Device {
     /// The CPU of this machine. Work is spread over the current rayon pool.
     pub fn cpu() -> Self {
-        Self(crate::backend::cpu::backend())
+        Self(crate::backend::cpu::backend(Precision::F32))
     }
 
     /// Opens a device by a name such as `cpu` or `cuda:0`, computing in `f32`; [`BACKENDS`] lists the kinds.

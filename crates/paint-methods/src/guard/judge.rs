@@ -33,6 +33,8 @@ pub(super) struct Judge {
     pub(super) is_own: bool,
     /// Whether its confidence may outgrow its accuracy, so that its gain counts in part.
     pub(super) is_discounted: bool,
+    /// Whether the classifier is its own, so that no gain is believed.
+    pub(super) has_own_classifier: bool,
     /// Of the frozen model's predictions.
     pub(super) runs: Correlation,
     /// The running gain in estimated accuracy over the steps that were learnt.
@@ -52,6 +54,7 @@ impl Judge {
             config,
             is_own: method.corrects_for_classes(),
             is_discounted: !method.corrects_for_classes() || !method.trainable().is_empty(),
+            has_own_classifier: method.has_own_classifier(),
             runs,
             gain: 0.0,
         }
@@ -110,8 +113,12 @@ impl Judge {
             let (strength, believed) =
                 if self.is_discounted { (adapted.sharpness(frozen), BELIEVED) } else { (1.0, 1.0) };
             let changed = frozen.changed(adapted);
-            let gain = (of(adapted, entropy, strength) - source).clamp(-changed, changed);
-            [source, source + believed * gain]
+            let gain = of(adapted, entropy, strength) - source;
+            if self.has_own_classifier {
+                return [source, source + believed * gain.clamp(-changed, 0.0)];
+            }
+            let gain = believed * gain;
+            [source + gain - gain.clamp(-changed, changed), source + gain]
         }))
     }
 

@@ -345,3 +345,18 @@ fn settings_without_a_meaning_are_refused() {
         assert!(config.check().unwrap_err().to_string().contains(why));
     }
 }
+
+#[test]
+fn a_classifier_of_its_own_answers_only_where_no_gain_is_asked_for() {
+    let batch = images(5, 40);
+    let model = evenly(vit(), &batch);
+    let args = BuildArgs::new(&model, Seed(0));
+    let answers = |gain: f64| {
+        let inner = by_name("t3a").unwrap().build(&args, &toml::Table::new()).unwrap();
+        let mut guard = Guard::new(inner, &args, Config { gain, ..Config::default() }).unwrap();
+        (0..3).map(|_| bits(&guard.step(&batch).unwrap().logits)).collect::<Vec<_>>()
+    };
+    let frozen = bits(&model.forward(&batch, &Request::default()).unwrap().logits);
+    assert!(answers(0.03).iter().all(|answer| *answer == frozen));
+    assert!(answers(-1.0).iter().any(|answer| *answer != frozen));
+}

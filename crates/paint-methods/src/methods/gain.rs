@@ -189,4 +189,8 @@ impl Adapt for Gain {
     fn load_rest(&mut self, state: &State) -> Result<()> {
         self.classes.load(&state.part("classes"))
     }
+
+    fn has_own_classifier(&self) -> bool {
+        true
+    }
 }

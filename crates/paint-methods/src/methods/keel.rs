@@ -25,13 +25,15 @@
 //!
 //! 7. The mean key `k` of a batch, given domain `j`: `ln p(k|j) = -f/2 (d_j/v_j + ln v_j)`, `d_j` the mean squared
 //!    distance to the domain's key, `v_j = s_j (1/B + 1/n_j + 0.03)`, `f = 12`; given a domain not met before,
-//!    distance to the clean key and `v = 1/B + 1`. Thresholds follow from the batch size.
+//!    distance to the clean key and `v = 1/B + 1`. Thresholds follow from the batch size. `s_j` is the variance of the
+//!    domain's keys: of a batch's about their mean, or about the domain's key where they are fewer than eight.
 //! 8. The domain is the most probable state of a hidden Markov chain that changes once in a thousand images; where
 //!    the unknown one is, it is added. Batches below 16 images add one when the last 16 images together say so.
 //!    Beyond `capacity` the two nearest domains are joined. One state is that of clean images, with key 0 and
 //!    `v = 1/B + 1/n_s + 0.03`: there the frozen model answers, and nothing is learnt. The last `n` images that were
 //!    taken for clean are looked at together, with `v = 1/n + 1/n_s + 0.03 B/n` (as above while classes come in
-//!    runs), and are a domain of their own where an unknown one fits better by more than a thousand.
+//!    runs), and are a domain of their own where an unknown one fits better by more than a thousand. Images that do
+//!    not follow on the last (a probe) are clean before they are seen.
 //!
 //! Classes that come in runs shift class tokens as a corruption does, and have to be told apart from it.
 //!

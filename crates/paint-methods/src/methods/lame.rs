@@ -146,6 +146,10 @@ impl Adapt for Lame {
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
         Ok(self.agreed(images)?.0)
     }
+
+    fn has_own_classifier(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -187,4 +187,8 @@ impl Adapt for T3a {
         self.supports = counts.iter().map(|&count| all.by_ref().take(count).collect()).collect();
         Ok(())
     }
+
+    fn has_own_classifier(&self) -> bool {
+        true
+    }
 }

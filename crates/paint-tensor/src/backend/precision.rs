@@ -11,7 +11,8 @@ pub enum Precision {
     /// Everything in `f32`.
     #[default]
     F32,
-    /// Products of `f32` numbers rounded to 10 bits of fraction, on tensor cores.
+    /// Products of `f32` numbers rounded to 10 bits of fraction, on tensor cores; on a CPU with AMX cut to 15 bits, on
+    /// others as in `f32`.
     Tf32,
     /// A transformer's activations and products in bf16.
     Bf16,

@@ -31,6 +31,11 @@ pub(crate) fn all() -> Vec<Device> {
     std::iter::once(Device::cpu()).chain(gpu(Precision::F32)).collect()
 }
 
+/// The CPU in every precision that it has, and a GPU if there is one.
+pub(crate) fn all_and_tf32() -> Vec<Device> {
+    all().into_iter().chain(Device::open("cpu", Precision::Tf32)).collect()
+}
+
 /// A GPU in every precision, if there is one.
 pub(crate) fn gpus() -> Vec<Device> {
     Precision::ALL.into_iter().filter_map(|(_, precision)| gpu(precision)).collect()

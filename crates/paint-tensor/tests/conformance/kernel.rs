@@ -1,8 +1,12 @@
-//! The tests of this program once more on the kernel that every CPU runs, whatever this one has.
+//! Kernels of the CPU: the tests of this program once more on the one that every CPU runs, whatever this one has, and
+//! `tf32`.
 
 use std::process::Command;
 
-use paint_tensor::{BACKENDS, Device};
+use paint_tensor::{BACKENDS, Device, Precision};
+
+use crate::agreement::agree;
+use crate::cases::CASES;
 
 /// The tests of this program in another process, where the variable names a kernel.
 fn tests_on(kernel: &str, filter: &[&str]) -> (bool, String) {
@@ -14,6 +18,16 @@ fn tests_on(kernel: &str, filter: &[&str]) -> (bool, String) {
         .output()
         .expect("a program that runs can be started again");
     (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Ten units of 2^-16, to which tiles cut both factors of a product: as for `tf32` of a GPU, whose unit is 2^-11. Other
+/// kernels compute as in `f32`.
+const TF32: f32 = 1.6e-4;
+
+#[test]
+fn every_operation_in_tf32_agrees_with_f32() {
+    let device = Device::open("cpu", Precision::Tf32).unwrap();
+    agree(CASES, &device, "CPU in tf32", TF32).unwrap();
 }
 
 #[test]

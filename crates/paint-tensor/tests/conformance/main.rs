@@ -3,6 +3,7 @@
 //! A row of [`cases::CASES`] names an operation, the shapes of its inputs and how to call it. The loss is a fixed
 //! random projection of the output, so that no gradient component can hide.
 
+mod agreement;
 mod cases;
 mod device;
 #[cfg(feature = "cuda")]

@@ -59,7 +59,7 @@ fn losses(case: &Case, device: &Device) -> Result<[Vec<String>; 2]> {
 #[test]
 fn a_nan_reaches_whatever_its_element_can_change() {
     let mut wrong = Vec::new();
-    for device in device::all() {
+    for device in device::all_and_tf32() {
         for case in CASES.iter().chain(PLAIN) {
             let [in_result, in_gradient] = losses(case, &device).unwrap();
             let expected = match case.nan {
@@ -78,7 +78,7 @@ fn a_nan_reaches_whatever_its_element_can_change() {
 
 #[test]
 fn a_nan_in_the_gradient_of_a_result_reaches_the_gradients_it_can_change() {
-    for device in device::all() {
+    for device in device::all_and_tf32() {
         for case in CASES {
             let data = case.data();
             let before = parts(case, &data, &device, |_| ()).unwrap();

@@ -27,7 +27,7 @@ const SUSPECTS: u64 = 200;
 const WINDOW: usize = 16;
 /// Images that the spread of a new domain is taken on trust for.
 const TRUST: f32 = 20.0;
-/// The least spread, and the fewest images that tell one.
+/// The least spread, and the fewest images that tell one about their own mean.
 const SPREAD: (f32, usize) = (0.25, 8);
 
 /// The domains met so far.
@@ -106,11 +106,21 @@ fn argmax(values: &[f64]) -> Option<usize> {
 }
 
 impl Memory {
-    /// The domain that images of these keys fit best; none where clean images fit better. Nothing changes.
+    /// How probable it is that the mean `key` of the next `b` images comes from each domain, from clean images, or from
+    /// none that has been met: logarithms, up to a constant (Eq. 7 and 8).
+    fn posterior(&self, key: &[f32], b: usize, clean_images: u64) -> (Vec<f64>, f64, f64) {
+        let change = 1.0 - (1.0 - CHANGE).powi(b.min(10_000) as i32);
+        let share = change / (self.domains.len() + 2) as f64;
+        let reached = |weight: f32| ((1.0 - change) * f64::from(weight) + share).ln();
+        let of = |domain: &Domain| reached(domain.weight) + fit(key, b, domain);
+        let clean = reached(self.clean) + fit_clean(key, b, clean_images, LEAST);
+        (self.domains.iter().map(of).collect(), clean, reached(0.0) + fit_unseen(key, b))
+    }
+
+    /// The domain that images of these keys are of, if they come next; none where they are clean. Nothing changes.
     pub(super) fn find(&self, keys: &Keys) -> Option<usize> {
-        let (key, b) = (mean(&keys.rows), keys.rows.len());
-        let fits: Vec<f64> = self.domains.iter().map(|domain| fit(&key, b, domain)).collect();
-        let clean = fit_clean(&key, b, keys.clean_images, LEAST);
+        let (fits, clean, _) =
+            self.posterior(&mean(&keys.rows), keys.rows.len(), keys.clean_images);
         argmax(&fits).filter(|&at| fits[at] > clean)
     }
 
@@ -132,16 +142,7 @@ impl Memory {
             self.window.clear();
         }
         let key = mean(&keys.rows);
-        let change = 1.0 - (1.0 - CHANGE).powi(b.min(10_000) as i32);
-        let share = change / (self.domains.len() + 2) as f64;
-        let reached = |weight: f32| ((1.0 - change) * f64::from(weight) + share).ln();
-        let mut fits: Vec<f64> = self
-            .domains
-            .iter()
-            .map(|domain| reached(domain.weight) + fit(&key, b, domain))
-            .collect();
-        let clean = reached(self.clean) + fit_clean(&key, b, keys.clean_images, LEAST);
-        let unseen = reached(0.0) + fit_unseen(&key, b);
+        let (mut fits, clean, unseen) = self.posterior(&key, b, keys.clean_images);
         if !small && unseen > clean && fits.iter().all(|&fit| unseen > fit) {
             self.create(key.clone(), blocks);
             fits.push(unseen);
@@ -199,11 +200,11 @@ impl Memory {
         }
     }
 
-    /// Forgets which domain the last images were of: the next may be of any.
+    /// Forgets which domain the last images were of. The next are taken for clean unless they fit a domain better by as
+    /// much as it takes to leave one.
     pub(super) fn leave(&mut self) {
-        let share = 1.0 / (self.domains.len() + 1) as f32;
-        self.clean = share;
-        self.domains.iter_mut().for_each(|domain| domain.weight = share);
+        self.clean = 1.0;
+        self.domains.iter_mut().for_each(|domain| domain.weight = 0.0);
         self.window.clear();
         self.suspects = Default::default();
     }
@@ -317,13 +318,17 @@ impl Domain {
         let b = keys.rows.len();
         let before = self.key_images.min(bound);
         self.key_images = before + b as u64;
+        // Few images tell their spread about what is known of the domain, many about their own mean.
+        let (centre, degrees) = if b < SPREAD.1 {
+            (&*self.key, b as f64 * (1.0 + 1.0 / before.max(1) as f64))
+        } else {
+            (key, (b - 1) as f64)
+        };
+        let apart: f64 = keys.rows.iter().map(|row| mean_square(row, Some(centre))).sum();
+        let spread = ((apart / degrees) as f32).max(SPREAD.0);
+        let trusted = before as f32 + TRUST;
+        self.spread = (self.spread * trusted + b as f32 * spread) / (trusted + b as f32);
         let rho = b as f32 / self.key_images as f32;
         self.key.iter_mut().zip(key).for_each(|(old, new)| *old += rho * (new - *old));
-        if b >= SPREAD.1 {
-            let apart: f64 = keys.rows.iter().map(|row| mean_square(row, Some(key))).sum();
-            let spread = ((apart / (b - 1) as f64) as f32).max(SPREAD.0);
-            let trusted = before as f32 + TRUST;
-            self.spread = (self.spread * trusted + b as f32 * spread) / (trusted + b as f32);
-        }
     }
 }

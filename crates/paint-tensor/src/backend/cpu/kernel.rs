@@ -1,7 +1,11 @@
 //! Which code multiplies matrices: the fastest that the CPU runs, or the one that `PAINT_KERNEL` names.
 
 #[cfg(target_arch = "x86_64")]
-use super::{amx, avx512};
+use super::{
+    amx::{self, Split},
+    avx512,
+};
+use crate::backend::Precision;
 use crate::{Error, Result};
 
 /// The variable that names a kernel.
@@ -11,7 +15,7 @@ const VARIABLE: &str = "PAINT_KERNEL";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
     #[cfg(target_arch = "x86_64")]
-    Amx,
+    Amx(Split),
     #[cfg(target_arch = "x86_64")]
     Avx512,
     Portable,
@@ -28,7 +32,7 @@ impl Kernel {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let native = [
             #[cfg(target_arch = "x86_64")]
-            amx::available().then_some(Self::Amx),
+            amx::available().then_some(Self::Amx(Split::Three)),
             #[cfg(target_arch = "x86_64")]
             avx512::available().then_some(Self::Avx512),
             Some(Self::Portable),
@@ -49,11 +53,21 @@ impl Kernel {
         }
     }
 
+    /// The same, for a precision that the CPU has: tiles leave out what `tf32` does not need, and the other kernels are
+    /// as exact as ever.
+    pub(super) fn with(self, precision: Precision) -> Self {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx(_) if precision == Precision::Tf32 => Self::Amx(Split::Two),
+            other => other,
+        }
+    }
+
     /// Its name.
     pub(super) fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Amx => "amx",
+            Self::Amx(_) => "amx",
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => "avx512",
             Self::Portable => PORTABLE,

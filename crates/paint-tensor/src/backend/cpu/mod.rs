@@ -16,6 +16,7 @@ mod gemm;
 mod kernel;
 mod layout;
 mod math;
+mod packs;
 mod panels;
 mod parallel;
 mod peak;
@@ -53,10 +54,10 @@ pub(crate) const ENTRY: BackendEntry = BackendEntry {
     name: "cpu",
     what: "this machine's CPU",
     open: |name, precision| match precision {
-        Precision::F32 => Kernel::chosen().map(|_| backend()),
-        other => Err(Error::Device {
+        Precision::F32 | Precision::Tf32 => Kernel::chosen().map(|_| backend(precision)),
+        Precision::Bf16 => Err(Error::Device {
             name: name.to_owned(),
-            why: format!("the CPU computes in f32, not in {other}"),
+            why: "the CPU computes in f32 or tf32, not in bf16".to_owned(),
         }),
     },
     devices: || {
@@ -76,10 +77,13 @@ fn kernel() -> Kernel {
     Kernel::chosen().unwrap_or(Kernel::fastest())
 }
 
-/// The CPU backend; the process has one.
-pub(crate) fn backend() -> Arc<dyn Backend> {
-    static BACKEND: OnceLock<Arc<Cpu>> = OnceLock::new();
-    Arc::clone(BACKEND.get_or_init(|| Arc::new(Cpu { kernel: kernel() }))) as Arc<dyn Backend>
+/// The CPU backend; the process has one for `f32` and one for `tf32`.
+pub(crate) fn backend(precision: Precision) -> Arc<dyn Backend> {
+    static F32: OnceLock<Arc<Cpu>> = OnceLock::new();
+    static TF32: OnceLock<Arc<Cpu>> = OnceLock::new();
+    let one = if precision == Precision::Tf32 { &TF32 } else { &F32 };
+    let open = || Arc::new(Cpu { kernel: kernel().with(precision) });
+    Arc::clone(one.get_or_init(open)) as Arc<dyn Backend>
 }
 
 struct Cpu {

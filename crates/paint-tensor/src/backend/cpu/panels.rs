@@ -1,6 +1,9 @@
 //! The right operand of a product in the order in which a kernel reads it, and the loops around the kernel.
 
 #[cfg(target_arch = "x86_64")]
+use std::sync::Arc;
+
+#[cfg(target_arch = "x86_64")]
 use rayon::prelude::*;
 
 use super::gemm::{Operand, Size};
@@ -11,15 +14,16 @@ use super::{
     amx,
     avx512::{self, A_STEP, Lanes, MR, Tile},
     gemm::NR,
+    packs::Form,
     slab::Block,
 };
 
 /// The right operand, ready for the kernel.
 pub(super) enum Panels<'a> {
     #[cfg(target_arch = "x86_64")]
-    Amx(Block),
+    Amx(amx::Split, Arc<Block>),
     #[cfg(target_arch = "x86_64")]
-    Avx512(Block),
+    Avx512(Arc<Block>),
     Plain(Operand<'a>),
 }
 
@@ -39,12 +43,21 @@ impl<'a> Operand<'a> {
 impl<'a> Panels<'a> {
     /// Packs `b`, on all threads if asked to.
     pub(super) fn new(kernel: Kernel, size: Size, b: Operand<'a>, threads: bool) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        let packed = |pack: &dyn Fn() -> Block| match b.packs {
+            Some(packs) => packs.get(Form::new(kernel, size, b), pack),
+            None => Arc::new(pack()),
+        };
         match kernel {
             Kernel::Portable => Self::Plain(b),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Amx => Self::Amx(pack_amx(size, b.column_lanes(), threads)),
+            Kernel::Amx(split) => {
+                Self::Amx(split, packed(&|| pack_amx(split, size, b.column_lanes(), threads)))
+            }
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => Self::Avx512(pack_avx512(size, b.column_lanes(), threads)),
+            Kernel::Avx512 => {
+                Self::Avx512(packed(&|| pack_avx512(size, b.column_lanes(), threads)))
+            }
         }
     }
 
@@ -64,7 +77,9 @@ impl<'a> Panels<'a> {
                 finish(c, [[0, size.m], [0, size.n]]);
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Amx(b) => rows_amx(size, a.row_lanes(), b.as_slice(), (c, stride), finish),
+            Self::Amx(split, b) => {
+                rows_amx(*split, size, a.row_lanes(), b.as_slice(), (c, stride), finish);
+            }
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(b) => rows_avx512(size, a.row_lanes(), b.as_slice(), (c, stride), finish),
         }
@@ -90,12 +105,12 @@ fn pack_panels(
 }
 
 #[cfg(target_arch = "x86_64")]
-fn pack_amx(Size { n, k, .. }: Size, b: Lanes, threads: bool) -> Block {
+fn pack_amx(split: amx::Split, Size { n, k, .. }: Size, b: Lanes, threads: bool) -> Block {
     let panels = n.div_ceil(amx::LANES);
-    pack_panels(panels, k.div_ceil(amx::STEP) * amx::STEP_LEN, threads, |panel, out| {
+    pack_panels(panels, k.div_ceil(amx::STEP) * split.step_len(), threads, |panel, out| {
         let first = panel * amx::LANES;
         let lanes = [first, (n - first).min(amx::LANES)];
-        amx::pack(amx::Side::Right, b, lanes, [0, k], out);
+        amx::pack(split, amx::Side::Right, b, lanes, [0, k], out);
     })
 }
 
@@ -111,20 +126,22 @@ fn pack_avx512(Size { n, k, .. }: Size, b: Lanes, threads: bool) -> Block {
 
 #[cfg(target_arch = "x86_64")]
 fn rows_amx(
+    split: amx::Split,
     Size { m, n, k }: Size,
     a: Lanes,
     b: &[f32],
     (c, stride): (&mut [f32], usize),
     mut finish: impl FnMut(&mut [f32], [[usize; 2]; 2]),
 ) {
-    use amx::{LANES, STEP, STEP_LEN};
+    use amx::{LANES, STEP};
     /// Depth of a block: with 256 rows, the packed left block takes a quarter of a second-level cache of 2 MiB.
     const KC: usize = 12 * STEP;
     /// Floats of a packed right operand that may stay in that cache beside it: half of it.
     const COLUMNS: usize = 1 << 18;
+    let step_len = split.step_len();
     let panels = m.div_ceil(LANES);
-    let panel_len = k.div_ceil(STEP) * STEP_LEN;
-    let mut packed = Block::take(panels * k.min(KC).div_ceil(STEP) * STEP_LEN + 1);
+    let panel_len = k.div_ceil(STEP) * step_len;
+    let mut packed = Block::take(panels * k.min(KC).div_ceil(STEP) * step_len + 1);
     let packed = packed.as_mut_slice();
     let registers = amx::Registers::take();
     let mut depth = 0;
@@ -133,27 +150,27 @@ fn rows_amx(
         let steps = block.div_ceil(STEP);
         for panel in 0..panels {
             let lanes = [panel * LANES, (m - panel * LANES).min(LANES)];
-            let out = &mut packed[panel * steps * STEP_LEN..];
-            amx::pack(amx::Side::Left, a, lanes, [depth, block], out);
+            let out = &mut packed[panel * steps * step_len..];
+            amx::pack(split, amx::Side::Left, a, lanes, [depth, block], out);
         }
         // If the right operand stays in the cache, whole rows of the output are written and finished, which the
         // processor fetches ahead; else each of its panels is read once for all rows.
         let column_panels = n.div_ceil(LANES);
-        let fits = column_panels * steps * STEP_LEN <= COLUMNS;
+        let fits = column_panels * steps * step_len <= COLUMNS;
         let width = if fits { column_panels * LANES } else { LANES };
         for left in (0..n).step_by(width) {
             let right = (left + width).min(n);
             for panel in 0..panels {
                 let rows = (m - panel * LANES).min(LANES);
                 for first_col in (left..right).step_by(LANES) {
-                    let at = first_col / LANES * panel_len + depth / STEP * STEP_LEN;
+                    let at = first_col / LANES * panel_len + depth / STEP * step_len;
                     let cols = (n - first_col).min(LANES);
                     let out = &mut c[panel * LANES * stride + first_col..];
                     // Each row panel brings its share of the next columns into the cache.
-                    let ahead = at + width / LANES * panel_len + panel * steps * amx::AHEAD_LEN;
-                    let operands = (&packed[panel * steps * STEP_LEN..], &b[at..], b.get(ahead..));
+                    let ahead = at + width / LANES * panel_len + panel * steps * split.ahead_len();
+                    let operands = (&packed[panel * steps * step_len..], &b[at..], b.get(ahead..));
                     let mut tile = Tile { out, stride, rows, cols, add: depth > 0 };
-                    amx::multiply(&registers, steps, operands, &mut tile);
+                    amx::multiply(&registers, split, steps, operands, &mut tile);
                 }
                 if depth + block == k {
                     finish(c, [[panel * LANES, panel * LANES + rows], [left, right]]);

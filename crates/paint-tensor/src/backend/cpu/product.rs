@@ -3,13 +3,20 @@
 use super::finish::Finish;
 use super::gemm::{self, Operand, Size};
 use super::kernel::Kernel;
+use super::packs::FEW_ROWS;
 use super::parallel;
-use super::storage::{build2, host};
+use super::storage::{build2, host, packs};
 use crate::backend::{Epilogue, Gemm, Matrix, Storage};
 
 fn operand(matrix: Matrix, batch: usize) -> Operand {
     let skip = batch * matrix.batch;
-    Operand { data: &host(matrix.storage)[skip..], row: matrix.row, col: matrix.col }
+    Operand::new(&host(matrix.storage)[skip..], matrix.row, matrix.col)
+}
+
+/// The right operand of the one product of a batch of so many rows.
+fn right_operand(matrix: Matrix, rows: usize) -> Operand {
+    let packs = (rows <= FEW_ROWS).then(|| packs(matrix.storage));
+    Operand { packs, ..operand(matrix, 0) }
 }
 
 fn finish(epilogue: Epilogue) -> Finish {
@@ -32,7 +39,7 @@ pub(super) fn product(kernel: Kernel, gemm: &Gemm) -> (Storage, Option<Storage>)
         if matches!(gemm.epilogue, Epilogue::Gelu { slope: true, .. }) { m * n } else { 0 };
     let (out, slope) = build2([batches * m * n, slope_len], |out, slope| {
         if batches == 1 {
-            let operands = (operand(gemm.a, 0), operand(gemm.b, 0));
+            let operands = (operand(gemm.a, 0), right_operand(gemm.b, m));
             gemm::parallel(kernel, size, operands, finish(gemm.epilogue), out, slope);
         } else {
             parallel::for_rows(out, m * n, |first, out| {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::packs::Packs;
+
 /// 64 bytes: one cache line, one AVX-512 register.
 const ALIGN: usize = 16;
 
@@ -12,6 +14,7 @@ pub(super) struct Block {
     memory: Vec<f32>,
     /// Where the aligned part lies inside `memory`.
     span: Range<usize>,
+    packs: Packs,
 }
 
 impl Block {
@@ -22,7 +25,7 @@ impl Block {
         drop(pool);
         let start = memory.as_ptr().align_offset(ALIGN * size_of::<f32>());
         let start = if start < ALIGN { start } else { 0 };
-        Self { memory, span: start..start + len }
+        Self { memory, span: start..start + len, packs: Packs::default() }
     }
 
     pub(super) fn as_slice(&self) -> &[f32] {
@@ -30,6 +33,7 @@ impl Block {
     }
 
     pub(super) fn as_mut_slice(&mut self) -> &mut [f32] {
+        self.packs.clear();
         &mut self.memory[self.span.clone()]
     }
 }
@@ -134,6 +138,11 @@ impl Slab {
 
     pub(super) fn as_slice(&self) -> &[f32] {
         &self.block.as_slice()[self.start..self.start + self.len]
+    }
+
+    /// What products keep of it.
+    pub(super) fn packs(&self) -> &Packs {
+        &self.block.packs
     }
 
     /// The elements for writing, if nothing else refers to the block.

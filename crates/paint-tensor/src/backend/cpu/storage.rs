@@ -1,12 +1,22 @@
 //! Storages of this backend, as slices.
 
 use super::Slab;
+use super::packs::Packs;
 use crate::backend::Storage;
 
 /// The elements of a storage.
 pub(super) fn host(x: &Storage) -> &[f32] {
     match x {
         Storage::Cpu(slab) => slab.as_slice(),
+        #[cfg(feature = "cuda")]
+        Storage::Cuda(_) => unreachable!("operations check that their inputs share a device"),
+    }
+}
+
+/// What products keep of a storage.
+pub(super) fn packs(x: &Storage) -> &Packs {
+    match x {
+        Storage::Cpu(slab) => slab.packs(),
         #[cfg(feature = "cuda")]
         Storage::Cuda(_) => unreachable!("operations check that their inputs share a device"),
     }

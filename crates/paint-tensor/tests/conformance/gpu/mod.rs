@@ -6,7 +6,8 @@ mod routine;
 use paint_tensor::{Device, Error, Noise, Precision, Result, Tensor};
 
 use self::large::LARGE;
-use crate::cases::{CASES, Case, look, projected, values};
+use crate::agreement::{agree, gap, results};
+use crate::cases::{CASES, Case, look, values};
 use crate::device::gpu;
 
 /// How far an element may be from the CPU's: this part of its own size plus that of its tensor (root mean square).
@@ -21,75 +22,33 @@ const TF32: f32 = 5e-3;
 /// The same with 2^-9 and the results of every step rounded too: 25 units.
 const BF16: f32 = 5e-2;
 
-/// Output, then the gradient of each input, of a case on a device.
-fn results(case: &Case, data: &[Vec<f32>], device: &Device) -> Result<Vec<Vec<f32>>> {
-    let inputs: Vec<Tensor> = case.tensors(data, device).iter().map(Tensor::variable).collect();
-    let out = (case.run)(&inputs)?.to_vec()?;
-    let gradients = projected(case, &inputs)?.backward()?;
-    let gradients = inputs.iter().map(|x| gradients.get(x).expect("every input is used").to_vec());
-    std::iter::once(Ok(out)).chain(gradients).collect()
-}
-
-/// The largest `|a - b|`, in units of the size of `b` and that of its tensor together.
-fn gap(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    let squares: f64 = b.iter().map(|x| f64::from(*x).powi(2)).sum();
-    // A tensor of zeros has no size; what is this small counts as zero.
-    let size = ((squares / b.len().max(1) as f64).sqrt() as f32).max(1e-6);
-    let difference = |(a, b): (&f32, &f32)| match (a - b).abs() {
-        gap if gap.is_nan() => f32::INFINITY,
-        gap => gap / (b.abs() + size),
-    };
-    a.iter().zip(b).map(difference).fold(0.0, f32::max)
-}
-
-#[expect(clippy::print_stderr, reason = "what was measured stands beside the tolerance")]
-fn compare(cases: &[Case], precision: Precision, tolerance: f32) -> Result<()> {
-    let Some(device) = gpu(precision) else { return Ok(()) };
-    let (mut failures, mut worst) = (Vec::new(), (0.0, "nothing"));
-    for case in cases {
-        let data = case.data();
-        let (ours, reference) =
-            (results(case, &data, &device)?, results(case, &data, &Device::cpu())?);
-        for (i, (a, b)) in ours.iter().zip(&reference).enumerate() {
-            let gap = gap(a, b) / case.sensitivity;
-            if gap > worst.0 {
-                worst = (gap, case.name);
-            }
-            if gap > tolerance {
-                let part = if i == 0 { "output".into() } else { format!("gradient {}", i - 1) };
-                failures.push(format!("{}, {part}: {gap:.1e}", case.name));
-            }
-        }
-        let again = results(case, &data, &device)?;
-        assert_eq!(ours, again, "{} gives other bits the second time", case.name);
+fn compare(cases: &[Case], precision: Precision, tolerance: f32) {
+    if let Some(device) = gpu(precision) {
+        agree(cases, &device, &format!("GPU in {precision}"), tolerance).unwrap();
     }
-    eprintln!("{precision}: at most {:.1e}, of {}; {tolerance:.0e} are allowed", worst.0, worst.1);
-    assert!(failures.is_empty(), "{precision}, tolerance {tolerance}: {failures:#?}");
-    Ok(())
 }
 
 #[test]
 fn every_operation_agrees_with_the_cpu_in_f32() {
-    compare(CASES, Precision::F32, F32).unwrap();
+    compare(CASES, Precision::F32, F32);
 }
 
 #[test]
 fn large_operations_agree_with_the_cpu_in_f32() {
-    compare(LARGE, Precision::F32, F32).unwrap();
+    compare(LARGE, Precision::F32, F32);
 }
 
 #[test]
 fn every_operation_agrees_with_the_cpu_in_tf32() {
-    compare(CASES, Precision::Tf32, TF32).unwrap();
-    compare(LARGE, Precision::Tf32, TF32).unwrap();
+    compare(CASES, Precision::Tf32, TF32);
+    compare(LARGE, Precision::Tf32, TF32);
 }
 
 #[test]
 fn every_operation_agrees_with_the_cpu_in_bf16() {
     // Without `compact` everything is stored in f32, and products are those of tf32.
-    compare(CASES, Precision::Bf16, TF32).unwrap();
-    compare(LARGE, Precision::Bf16, BF16).unwrap();
+    compare(CASES, Precision::Bf16, TF32);
+    compare(LARGE, Precision::Bf16, BF16);
 }
 
 #[test]

@@ -45,3 +45,31 @@ fn a_domain_that_is_near_to_clean_images_is_found_in_many_and_not_in_runs_of_a_c
     assert!(found(0.3, true).is_some_and(|batches| (1..6).contains(&batches)));
     assert_eq!(found(0.3, false), None);
 }
+
+/// One image whose key is `centre` in every channel, give or take `spread` standard deviations.
+fn single(centre: f64, spread: f64, seed: u64) -> Keys {
+    let mut rng = Seed(seed).derive("single", &[]);
+    let row = (0..64).map(|_| (centre + spread * rng.normal()) as f32).collect();
+    Keys { rows: vec![row], clean_images: 300 }
+}
+
+#[test]
+fn single_images_tell_the_spread_of_their_domain() {
+    let mut memory = Memory::default();
+    for seed in 0..200 {
+        memory.assign(&single(2.0, 0.7, seed), true, 1, (16, 200));
+    }
+    let [domain] = &memory.domains[..] else { panic!("{} domains", memory.domains.len()) };
+    assert!((domain.spread - 0.49).abs() < 0.1, "{}", domain.spread);
+}
+
+#[test]
+fn an_image_between_two_is_of_the_present_domain_or_clean_where_it_does_not_follow() {
+    let mut memory = Memory::default();
+    memory.assign(&keys(1.0, 1), true, 1, (16, 200));
+    let between = single(0.5, 0.0, 2);
+    assert_eq!(memory.find(&between), Some(0));
+    memory.leave();
+    assert_eq!(memory.find(&between), None);
+    assert_eq!(memory.find(&single(2.0, 0.0, 2)), Some(0), "what fits far better is known again");
+}

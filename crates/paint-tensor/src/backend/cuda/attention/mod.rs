@@ -282,7 +282,8 @@ mod tests {
 
     /// Calls `f` with the sizes of a problem; what it reads is one number on the host.
     pub(super) fn self_attention(len: usize, head_dim: usize, f: impl FnOnce(&Attention)) {
-        let storage = crate::backend::cpu::backend().fill(1, 0.0).expect("one number");
+        let storage =
+            crate::backend::cpu::backend(Precision::F32).fill(1, 0.0).expect("one number");
         let rows = HeadRows { storage: &storage, start: 0, row: head_dim };
         f(&Attention {
             batch: 2,

@@ -1,0 +1,144 @@
+//! Weights that small products read again and again, kept in packed form.
+//!
+//! A product of few rows takes as long to pack its right operand as to multiply it. What is asked for a second time in
+//! the same form stays packed beside its numbers, until they are dropped or changed.
+
+#![cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no other kernel packs"))]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::gemm::{Operand, Size};
+use super::kernel::Kernel;
+use super::slab::Block;
+
+/// Products of more rows pack anew: that is a small part of their time, and the memory is worth more.
+pub(super) const FEW_ROWS: usize = 512;
+/// Floats that all kept forms together may take: 64 MiB. What does not fit the caches takes longer to read in packed
+/// form, half as large again, than to pack.
+const MOST: usize = 16 << 20;
+/// Forms of one block: a weight is read as it is and transposed.
+const FORMS: usize = 2;
+
+/// Floats that are kept.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Which part of a block is packed, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Form {
+    kernel: Kernel,
+    /// `[k, n]`.
+    shape: [usize; 2],
+    steps: [usize; 2],
+    address: usize,
+}
+
+impl Form {
+    pub(super) fn new(kernel: Kernel, Size { n, k, .. }: Size, b: Operand) -> Self {
+        let address = b.data.as_ptr().addr();
+        Self { kernel, shape: [k, n], steps: [b.row, b.col], address }
+    }
+}
+
+/// The packed forms of one block.
+#[derive(Default)]
+pub(super) struct Packs(Mutex<Vec<(Form, Option<Arc<Block>>)>>);
+
+impl Packs {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Form, Option<Arc<Block>>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `pack` makes, kept if it was asked for before and there is room.
+    pub(super) fn get(&self, form: Form, pack: impl FnOnce() -> Block) -> Arc<Block> {
+        let is_known = {
+            let mut forms = self.lock();
+            let known = forms.iter().find(|(known, _)| *known == form);
+            if let Some((_, Some(kept))) = known {
+                return Arc::clone(kept);
+            }
+            let is_known = known.is_some();
+            if !is_known && forms.len() < FORMS {
+                forms.push((form, None));
+            }
+            is_known
+        };
+        let packed = Arc::new(pack());
+        if is_known {
+            self.keep(form, &packed);
+        }
+        packed
+    }
+
+    fn keep(&self, form: Form, packed: &Arc<Block>) {
+        let len = packed.as_slice().len();
+        let room = |kept: usize| Some(kept + len).filter(|total| *total <= MOST);
+        let mut forms = self.lock();
+        // Another thread may have been faster.
+        let free = forms.iter_mut().find(|(known, kept)| *known == form && kept.is_none());
+        if let Some((_, kept)) = free
+            && KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
+        {
+            *kept = Some(Arc::clone(packed));
+        }
+    }
+
+    /// Forgets all: the numbers change.
+    pub(super) fn clear(&mut self) {
+        let forms = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (_, kept) in forms.drain(..) {
+            let len = kept.map_or(0, |kept| kept.as_slice().len());
+            KEPT.fetch_sub(len, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Packs {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(address: usize) -> Form {
+        Form { kernel: Kernel::Portable, shape: [1, 1], steps: [1, 1], address }
+    }
+
+    fn block(value: f32, len: usize) -> Block {
+        let mut block = Block::take(len);
+        block.as_mut_slice().fill(value);
+        block
+    }
+
+    #[test]
+    fn a_form_is_kept_from_the_second_time_on_until_the_numbers_change() {
+        let mut packs = Packs::default();
+        let get = |packs: &Packs, value| packs.get(form(1), || block(value, 4)).as_slice()[0];
+        assert_eq!([1.0, 2.0, 3.0].map(|value| get(&packs, value)), [1.0, 2.0, 2.0]);
+        packs.clear();
+        assert_eq!([4.0, 5.0, 6.0].map(|value| get(&packs, value)), [4.0, 5.0, 5.0]);
+    }
+
+    #[test]
+    fn other_forms_are_kept_apart_and_no_more_than_two() {
+        let packs = Packs::default();
+        let get = |at: usize, value| packs.get(form(at), || block(value, 4)).as_slice()[0];
+        for at in 0..4 {
+            let (first, again) = (get(at, at as f32), get(at, 10.0 + at as f32));
+            let third = get(at, 20.0);
+            let is_kept = at < FORMS;
+            assert_eq!((first, again), (at as f32, 10.0 + at as f32));
+            assert_eq!(third, if is_kept { again } else { 20.0 });
+        }
+    }
+
+    #[test]
+    fn what_is_larger_than_the_room_is_packed_every_time() {
+        let packs = Packs::default();
+        let get = |value| packs.get(form(1), || block(value, MOST + 1)).as_slice()[0];
+        assert_eq!([1.0, 2.0, 3.0].map(get), [1.0, 2.0, 3.0]);
+    }
+}
