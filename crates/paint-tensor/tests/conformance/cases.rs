@@ -15,10 +15,6 @@ pub(crate) struct Case {
     pub(crate) run: fn(&[Tensor]) -> Result<Tensor>,
     pub(crate) nan: Nan,
     /// How many times the rounding of a plain sum shows in the result: 1, unless the row says why not.
-    #[cfg_attr(
-        not(feature = "cuda"),
-        expect(dead_code, reason = "only GPUs are compared with it")
-    )]
     pub(crate) sensitivity: f32,
 }
 
