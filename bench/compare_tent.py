@@ -4,14 +4,13 @@
     python bench/compare_tent.py --backbones vit_tiny_patch16_224:50,vit_base_patch16_224:8 --threads 2
     python bench/compare_tent.py --threads 2 --backbones \
         convnext_tiny:8,swin_tiny_patch4_window7_224:8,vit_small_patch14_dinov2@224:8,vit_base_patch16_clip_224:8
-
     python bench/compare_tent.py --threads 2 --work predict --repeat 50 --forms eager,compile --backbones \
         deit_tiny_patch16_224:1                                                   # the latency of one image
 
 A backbone is NAME[@SIZE][:BATCH]: any network of timm whose norms are layer norms, with images of SIZE in place of its
-own. Prints a Markdown table: medians over all rounds of wall time and CPU time of one step (or prediction), peak memory with and without
-what the imports alone take, ratios (ours / PyTorch's, below 1 is better), and the largest difference of logits in the
-first three steps.
+own. Prints a Markdown table: medians over all rounds of wall time and CPU time of one step (or prediction), peak memory
+with and without what the imports alone take, ratios (ours / PyTorch's, below 1 is better), and the largest difference of
+logits in the first three.
 """
 
 import argparse

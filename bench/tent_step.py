@@ -60,14 +60,14 @@ def torch_step(args):
     model.to(args.device)
     mean, std = (torch.tensor(cfg[key], device=args.device).view(1, 3, 1, 1) for key in ("mean", "std"))
     x = torch.from_numpy(images(args.batch, side))
-    network = torch.compile(model) if args.compile else model
+    forward = torch.compile(model) if args.compile else model
 
     @torch.inference_mode()
     def predict():
-        return network((x.to(args.device) - mean) / std).cpu().numpy()
+        return forward((x.to(args.device) - mean) / std).cpu().numpy()
 
     def step():
-        logits = network((x.to(args.device) - mean) / std)
+        logits = forward((x.to(args.device) - mean) / std)
         log_p = logits.log_softmax(dim=1)
         loss = -(log_p.exp() * log_p).sum(dim=1).mean()
         optimizer.zero_grad(set_to_none=True)
