@@ -149,7 +149,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--backbones", default=DEFAULT, help=f"of {', '.join(known)}, each with an optional :BATCH")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeat", type=int, default=3, help="steps a round")
+    parser.add_argument("--repeat", type=int, default=3, help="steps per round")
     parser.add_argument("--modes", default="eager,compile")
     parser.add_argument("--device", choices=sorted(OURS), default="cpu")
     parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32", help="ours; PyTorch's too on a GPU")

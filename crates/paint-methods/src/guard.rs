@@ -18,7 +18,7 @@
 //!    in the last steps and on the batch itself; and even so where the frozen model is sure, or everywhere where `φ` is
 //!    large. Methods are made for mixed classes, and a model that has adapted to one domain may meet another. A method
 //!    with a [classifier of its own](Method::has_own_classifier) has to earn every answer, and no gain of it is
-//!    believed: unless `guard.gain = -1` asks for none, the frozen model answers.
+//!    believed: the frozen model answers unless `guard.gain` is 0 or less.
 //!
 //! The estimated accuracy of both models (`estimate.rs`) has a say in that, and in one more question: where most of
 //! what the frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?
@@ -151,7 +151,7 @@ impl Guard {
                     let mut kept = 0;
                     if is_doubted {
                         let both = [(&features.logits, &frozen), (&step.logits, &adapted)];
-                        (step.logits, kept) = self.judge.protected(both, true)?;
+                        (step.logits, kept) = self.judge.protected(both, in_runs)?;
                     }
                     answer = Some((step, kept));
                 }

@@ -88,8 +88,8 @@ pub trait Method: Send {
     fn corrects_for_classes(&self) -> bool {
         false
     }
-    /// Whether the classifier is the method's own, whose confidence a [`Guard`](crate::guard::Guard) cannot compare with
-    /// the frozen model's.
+    /// Whether the classifier is the method's own, whose confidence a [`Guard`](crate::guard::Guard) cannot compare
+    /// with the frozen model's.
     fn has_own_classifier(&self) -> bool {
         false
     }

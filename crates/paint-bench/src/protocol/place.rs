@@ -19,7 +19,7 @@ pub struct Place {
     pub weights: PathBuf,
     /// The device.
     pub device: String,
-    /// The precision of a GPU.
+    /// The precision of products.
     pub precision: String,
     /// CPU threads.
     pub threads: Option<usize>,

@@ -22,7 +22,8 @@ pub struct Config {
     /// of them. Default: 0.15.
     pub differ: f64,
     /// The estimated gain in accuracy, over the last steps and on the batch itself, from which the adapted model
-    /// answers where classes come in runs or images are predicted without a step; -1 asks for none. Default: 0.03.
+    /// answers where classes come in runs, images are predicted without a step, or the method has a classifier of its
+    /// own, of which no gain is believed; -1 asks for none. Default: 0.03.
     pub gain: f64,
     /// The estimated loss over the last steps beyond which the frozen model answers. Default: 0.04.
     pub worse: f64,

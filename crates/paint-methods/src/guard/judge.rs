@@ -117,8 +117,7 @@ impl Judge {
             if self.has_own_classifier {
                 return [source, source + believed * gain.clamp(-changed, 0.0)];
             }
-            let gain = believed * gain;
-            [source + gain - gain.clamp(-changed, changed), source + gain]
+            reconciled(source, believed * gain, changed)
         }))
     }
 
@@ -199,5 +198,24 @@ impl Judge {
         }
         let both = [(&features.logits, &source), (&adapted, &view)];
         Ok(self.protected(both, self.in_runs(false))?.0)
+    }
+}
+
+/// Both models' estimates: the gain is at most the share of images whose class `changed`, and where it seems larger, the
+/// frozen model's estimate follows the adapted one's.
+fn reconciled(source: f64, gain: f64, changed: f64) -> [f64; 2] {
+    let adapted = source + gain;
+    [adapted - gain.clamp(-changed, changed), adapted]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reconciled;
+
+    #[test]
+    fn a_gain_beyond_what_changed_lifts_the_frozen_estimate() {
+        assert_eq!(reconciled(0.5, 0.25, 0.5), [0.5, 0.75]);
+        assert_eq!(reconciled(0.5, 0.25, 0.125), [0.625, 0.75]);
+        assert_eq!(reconciled(0.5, -0.25, 0.125), [0.375, 0.25]);
     }
 }

@@ -33,7 +33,7 @@
 //!    `v = 1/B + 1/n_s + 0.03`: there the frozen model answers, and nothing is learnt. The last `n` images that were
 //!    taken for clean are looked at together, with `v = 1/n + 1/n_s + 0.03 B/n` (as above while classes come in
 //!    runs), and are a domain of their own where an unknown one fits better by more than a thousand. Images that do
-//!    not follow on the last (a probe) are clean before they are seen.
+//!    not follow the last ones (a probe) are taken for clean before they are seen.
 //!
 //! Classes that come in runs shift class tokens as a corruption does, and have to be told apart from it.
 //!

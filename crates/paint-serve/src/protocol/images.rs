@@ -11,9 +11,6 @@ use rayon::prelude::*;
 /// The name of the one input.
 pub(super) const INPUT: &str = "images";
 
-/// Bytes of pixels that are worth a task of their own.
-const TASK: usize = 1 << 17;
-
 /// The batch of a request.
 #[derive(Debug)]
 pub(crate) struct Images {
@@ -162,13 +159,28 @@ fn uint8<'a>(
 
 fn from_bytes(bytes: &[u8], shape: &[usize], model: &Model, out: &mut [f32]) -> Result<(), Fault> {
     let (height, width) = (shape[1], shape[2]);
-    let len = 3 * height * width;
+    let images: Vec<&[u8]> = bytes.chunks_exact(3 * height * width).collect();
+    place_all(&images, model, out, |_, bytes, out| {
+        model.place(Image::new(width, height, bytes.to_vec())?, out)
+    })
+}
+
+/// Calls `place` with the number of each image, what it is made of and where it goes. Several share the threads; an error
+/// is that of the first image that has one.
+fn place_all<T: Sync>(
+    images: &[T],
+    model: &Model,
+    out: &mut [f32],
+    place: impl Fn(usize, &T, &mut [f32]) -> Result<(), Fault> + Sync,
+) -> Result<(), Fault> {
+    if let [only] = images {
+        // It must not wait behind the many images of another request.
+        return place(0, only, out);
+    }
     let places = out.par_chunks_exact_mut(model.image_len());
-    bytes
-        .par_chunks_exact(len)
-        .zip(places)
-        .with_min_len(TASK.div_ceil(len))
-        .try_for_each(|(bytes, out)| model.place(Image::new(width, height, bytes.to_vec())?, out))
+    let work = images.par_iter().zip(places).enumerate();
+    let done: Vec<_> = work.map(|(at, (image, out))| place(at, image, out)).collect();
+    done.into_iter().collect()
 }
 
 fn fp32(input: &Input, bytes: Option<&[u8]>, out: &mut [f32]) -> Result<(), Fault> {
@@ -193,17 +205,15 @@ fn decoded(
     out: &mut [f32],
 ) -> Result<(), Fault> {
     let count = out.len() / model.image_len();
-    let places = out.par_chunks_exact_mut(model.image_len()).enumerate();
     if let Some(bytes) = bytes {
         let files = elements_of(bytes, count)?;
-        return files
-            .into_par_iter()
-            .zip(places)
-            .try_for_each(|(file, (at, out))| model.place_encoded(file, &name(at), out));
+        return place_all(&files, model, out, |at, file, out| {
+            model.place_encoded(file, &name(at), out)
+        });
     }
     let texts: &[String] = input.data.as_ref().map_or(&[], |data| &data.texts);
     same_length(count, "strings", texts.len())?;
-    texts.par_iter().zip(places).try_for_each(|(text, (at, out))| {
+    place_all(texts, model, out, |at, text, out| {
         let file = base64::decode(text)
             .ok_or_else(|| Fault::expected(&name(at), "a file in base64", "another string"))?;
         model.place_encoded(&file, &name(at), out)

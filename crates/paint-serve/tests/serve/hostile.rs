@@ -44,6 +44,7 @@ fn wrong_requests_are_refused_with_what_was_expected_and_found() {
         (input("BYTES", "[1]", r#""data": ["????"]"#), "base64"),
         (input("BYTES", "[1]", r#""data": ["R0lGODlh"]"#), "a GIF image"),
         (input("BYTES", "[2]", r#""data": ["AA=="]"#), "2 strings"),
+        (input("BYTES", "[3]", r#""data": ["????", "AA==", "????"]"#), "image 0 of the request"),
     ];
     for (body, found) in cases {
         let answer = call(server.inference, INFER, &[], body.as_bytes());

@@ -26,7 +26,7 @@ pub(crate) fn gap(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(difference).fold(0.0, f32::max)
 }
 
-/// Every case of `cases` on a device that is called so, within `tolerance` of the CPU in `f32`, and twice the same bits.
+/// Every case on a device, which messages call `name`: within `tolerance` of the CPU in `f32`, and twice the same bits.
 #[expect(clippy::print_stderr, reason = "what was measured stands beside the tolerance")]
 pub(crate) fn agree(cases: &[Case], device: &Device, name: &str, tolerance: f32) -> Result<()> {
     let (mut failures, mut worst) = (Vec::new(), (0.0, "nothing"));

@@ -81,18 +81,20 @@ fn kernel() -> Kernel {
 pub(crate) fn backend(precision: Precision) -> Arc<dyn Backend> {
     static F32: OnceLock<Arc<Cpu>> = OnceLock::new();
     static TF32: OnceLock<Arc<Cpu>> = OnceLock::new();
-    let one = if precision == Precision::Tf32 { &TF32 } else { &F32 };
-    let open = || Arc::new(Cpu { kernel: kernel().with(precision) });
+    let (one, name) =
+        if precision == Precision::Tf32 { (&TF32, "cpu in tf32") } else { (&F32, "cpu") };
+    let open = || Arc::new(Cpu { kernel: kernel().with(precision), name });
     Arc::clone(one.get_or_init(open)) as Arc<dyn Backend>
 }
 
 struct Cpu {
     kernel: Kernel,
+    name: &'static str,
 }
 
 impl Backend for Cpu {
     fn name(&self) -> String {
-        "cpu".to_owned()
+        self.name.to_owned()
     }
 
     fn peak_gflops(&self) -> Result<f64> {

@@ -14,8 +14,8 @@ use super::slab::Block;
 
 /// Products of more rows pack anew: that is a small part of their time, and the memory is worth more.
 pub(super) const FEW_ROWS: usize = 512;
-/// Floats that all kept forms together may take: 64 MiB. What does not fit the caches takes longer to read in packed
-/// form, half as large again, than to pack.
+/// Floats that all kept forms together may take: 64 MiB, first come, first kept. What does not fit the caches takes longer
+/// to read in three parts, half as large again, than to pack.
 const MOST: usize = 16 << 20;
 /// Forms of one block: a weight is read as it is and transposed.
 const FORMS: usize = 2;

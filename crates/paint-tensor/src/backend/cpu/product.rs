@@ -13,7 +13,7 @@ fn operand(matrix: Matrix, batch: usize) -> Operand {
     Operand::new(&host(matrix.storage)[skip..], matrix.row, matrix.col)
 }
 
-/// The right operand of the one product of a batch of so many rows.
+/// The right operand of a product that has `rows` rows and is the only one of its batch.
 fn right_operand(matrix: Matrix, rows: usize) -> Operand {
     let packs = (rows <= FEW_ROWS).then(|| packs(matrix.storage));
     Operand { packs, ..operand(matrix, 0) }

@@ -4,22 +4,22 @@ use super::Slab;
 use super::packs::Packs;
 use crate::backend::Storage;
 
-/// The elements of a storage.
-pub(super) fn host(x: &Storage) -> &[f32] {
+fn slab(x: &Storage) -> &Slab {
     match x {
-        Storage::Cpu(slab) => slab.as_slice(),
+        Storage::Cpu(slab) => slab,
         #[cfg(feature = "cuda")]
         Storage::Cuda(_) => unreachable!("operations check that their inputs share a device"),
     }
 }
 
+/// The elements of a storage.
+pub(super) fn host(x: &Storage) -> &[f32] {
+    slab(x).as_slice()
+}
+
 /// What products keep of a storage.
 pub(super) fn packs(x: &Storage) -> &Packs {
-    match x {
-        Storage::Cpu(slab) => slab.packs(),
-        #[cfg(feature = "cuda")]
-        Storage::Cuda(_) => unreachable!("operations check that their inputs share a device"),
-    }
+    slab(x).packs()
 }
 
 /// The memory of a storage.

@@ -5,12 +5,17 @@
 use std::arch::asm;
 use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
 
-use super::LANES;
+use super::{LANES, Split};
+
+// The bytes that the instructions below go on by.
+const _: () = assert!(4 * Split::Three.step_len() == 6144 && 4 * Split::Three.ahead_len() == 768);
+const _: () = assert!(4 * Split::Two.step_len() == 4096 && 4 * Split::Two.ahead_len() == 512);
 
 /// Declares a function that multiplies `steps` steps of two panels, one of its `step` instructions after the other,
 /// and fetches an eighth as much of a third panel into the cache.
 macro_rules! products {
-    ($(#[$meta:meta])* $name:ident, panel_bytes: $bytes:literal, ahead_bytes: $ahead:literal, step: [$($line:literal),* $(,)?]) => {
+    ($(#[$meta:meta])* $name:ident, panel_bytes: $bytes:literal, ahead_bytes: $ahead:literal,
+     step: [$($line:literal),* $(,)?]) => {
         $(#[$meta])*
         ///
         /// # Safety
