@@ -15,7 +15,7 @@ const _: () = assert!(4 * Split::Two.step_len() == 4096 && 4 * Split::Two.ahead_
 /// and fetches an eighth as much of a third panel into the cache.
 macro_rules! products {
     ($(#[$meta:meta])* $name:ident, panel_bytes: $bytes:literal, ahead_bytes: $ahead:literal,
-     step: [$($line:literal),* $(,)?]) => {
+     step: [$($line:expr),* $(,)?]) => {
         $(#[$meta])*
         ///
         /// # Safety
@@ -85,53 +85,75 @@ macro_rules! products {
     };
 }
 
+/// Both operands from memory, whose halves lie at these bytes of a step.
+macro_rules! both {
+    ([$a0:literal, $a1:literal], [$b0:literal, $b1:literal]) => {
+        concat!(
+            "tileloadd tmm4, [{a} + {row} + ",
+            $a0,
+            "]\n",
+            "tileloadd tmm6, [{b} + {row} + ",
+            $b0,
+            "]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+            "tileloadd tmm7, [{b} + {row} + ",
+            $b1,
+            "]\n",
+            "tdpbf16ps tmm1, tmm4, tmm7\n",
+            "tileloadd tmm5, [{a} + {row} + ",
+            $a1,
+            "]\n",
+            "tdpbf16ps tmm2, tmm5, tmm6\n",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+        )
+    };
+}
+
+/// Another left operand; the right one is still in its registers.
+macro_rules! left {
+    ([$a0:literal, $a1:literal]) => {
+        concat!(
+            "tileloadd tmm4, [{a} + {row} + ",
+            $a0,
+            "]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+            "tdpbf16ps tmm1, tmm4, tmm7\n",
+            "tileloadd tmm5, [{a} + {row} + ",
+            $a1,
+            "]\n",
+            "tdpbf16ps tmm2, tmm5, tmm6\n",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+        )
+    };
+}
+
+/// Another right operand; the left one is still in its registers.
+macro_rules! right {
+    ([$b0:literal, $b1:literal]) => {
+        concat!(
+            "tileloadd tmm6, [{b} + {row} + ",
+            $b0,
+            "]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+            "tdpbf16ps tmm2, tmm5, tmm6\n",
+            "tileloadd tmm7, [{b} + {row} + ",
+            $b1,
+            "]\n",
+            "tdpbf16ps tmm1, tmm4, tmm7\n",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+        )
+    };
+}
+
 products! {
     /// Three parts: fourteen loads for twenty-four products per step.
     six_products, panel_bytes: 6144, ahead_bytes: 768, step: [
-        // l h
-        "tileloadd tmm4, [{a} + {row} + 4096]",
-        "tileloadd tmm6, [{b} + {row}]",
-        "tdpbf16ps tmm0, tmm4, tmm6",
-        "tileloadd tmm7, [{b} + {row} + 1024]",
-        "tdpbf16ps tmm1, tmm4, tmm7",
-        "tileloadd tmm5, [{a} + {row} + 5120]",
-        "tdpbf16ps tmm2, tmm5, tmm6",
-        "tdpbf16ps tmm3, tmm5, tmm7",
-        // h h
-        "tileloadd tmm4, [{a} + {row}]",
-        "tdpbf16ps tmm0, tmm4, tmm6",
-        "tdpbf16ps tmm1, tmm4, tmm7",
-        "tileloadd tmm5, [{a} + {row} + 1024]",
-        "tdpbf16ps tmm2, tmm5, tmm6",
-        "tdpbf16ps tmm3, tmm5, tmm7",
-        // h l
-        "tileloadd tmm6, [{b} + {row} + 4096]",
-        "tdpbf16ps tmm0, tmm4, tmm6",
-        "tdpbf16ps tmm2, tmm5, tmm6",
-        "tileloadd tmm7, [{b} + {row} + 5120]",
-        "tdpbf16ps tmm1, tmm4, tmm7",
-        "tdpbf16ps tmm3, tmm5, tmm7",
-        // h m
-        "tileloadd tmm6, [{b} + {row} + 2048]",
-        "tdpbf16ps tmm0, tmm4, tmm6",
-        "tdpbf16ps tmm2, tmm5, tmm6",
-        "tileloadd tmm7, [{b} + {row} + 3072]",
-        "tdpbf16ps tmm1, tmm4, tmm7",
-        "tdpbf16ps tmm3, tmm5, tmm7",
-        // m m
-        "tileloadd tmm4, [{a} + {row} + 2048]",
-        "tdpbf16ps tmm0, tmm4, tmm6",
-        "tdpbf16ps tmm1, tmm4, tmm7",
-        "tileloadd tmm5, [{a} + {row} + 3072]",
-        "tdpbf16ps tmm2, tmm5, tmm6",
-        "tdpbf16ps tmm3, tmm5, tmm7",
-        // m h
-        "tileloadd tmm6, [{b} + {row}]",
-        "tdpbf16ps tmm0, tmm4, tmm6",
-        "tdpbf16ps tmm2, tmm5, tmm6",
-        "tileloadd tmm7, [{b} + {row} + 1024]",
-        "tdpbf16ps tmm1, tmm4, tmm7",
-        "tdpbf16ps tmm3, tmm5, tmm7",
+        both!([4096, 5120], [0, 1024]), // l h
+        left!([0, 1024]),               // h h
+        right!([4096, 5120]),           // h l
+        right!([2048, 3072]),           // h m
+        left!([2048, 3072]),            // m m
+        right!([0, 1024]),              // m h
         "prefetcht1 [{next} + 512]",
         "prefetcht1 [{next} + 576]",
         "prefetcht1 [{next} + 640]",
@@ -142,29 +164,9 @@ products! {
 products! {
     /// Two parts: eight loads for twelve products per step.
     three_products, panel_bytes: 4096, ahead_bytes: 512, step: [
-        // m h
-        "tileloadd tmm4, [{a} + {row} + 2048]",
-        "tileloadd tmm6, [{b} + {row}]",
-        "tdpbf16ps tmm0, tmm4, tmm6",
-        "tileloadd tmm7, [{b} + {row} + 1024]",
-        "tdpbf16ps tmm1, tmm4, tmm7",
-        "tileloadd tmm5, [{a} + {row} + 3072]",
-        "tdpbf16ps tmm2, tmm5, tmm6",
-        "tdpbf16ps tmm3, tmm5, tmm7",
-        // h h
-        "tileloadd tmm4, [{a} + {row}]",
-        "tdpbf16ps tmm0, tmm4, tmm6",
-        "tdpbf16ps tmm1, tmm4, tmm7",
-        "tileloadd tmm5, [{a} + {row} + 1024]",
-        "tdpbf16ps tmm2, tmm5, tmm6",
-        "tdpbf16ps tmm3, tmm5, tmm7",
-        // h m
-        "tileloadd tmm6, [{b} + {row} + 2048]",
-        "tdpbf16ps tmm0, tmm4, tmm6",
-        "tdpbf16ps tmm2, tmm5, tmm6",
-        "tileloadd tmm7, [{b} + {row} + 3072]",
-        "tdpbf16ps tmm1, tmm4, tmm7",
-        "tdpbf16ps tmm3, tmm5, tmm7",
+        both!([2048, 3072], [0, 1024]), // m h
+        left!([0, 1024]),               // h h
+        right!([2048, 3072]),           // h m
     ]
 }
 
