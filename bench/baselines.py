@@ -132,7 +132,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--limit", type=int, default=200, help="images a domain")
+    parser.add_argument("--limit", type=int, default=200, help="images per domain")
     parser.add_argument("--grid", type=lambda text: [float(x) for x in text.split(",")], default=[])
     parser.add_argument("--held-out-limit", type=int, default=100)
     args = parser.parse_intermixed_args()

@@ -66,7 +66,7 @@ def main():
     middle = lambda samples: statistics.median(s["images_per_second"] for s in samples)
     rate = middle(mine)
     print(f"\nViT-Tiny/4, batch {args.batch}, {args.precision}, {args.device}, median of {args.rounds} x {args.steps} steps\n")
-    print("| | images/s | ms a step | paint is faster by |\n|---|---|---|---|")
+    print("| | images/s | ms per step | paint is faster by |\n|---|---|---|---|")
     print(f"| paint train | {rate:.0f} | {1e3 * args.batch / rate:.2f} | |")
     for mode, worker in workers.items():
         if worker.samples:

@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.output.print(&demo, |demo| {
         let table = terminal(&demo.methods.iter().collect::<Vec<_>>(), rate);
         let images = experiments[0].config.scenario.limit.unwrap_or(1000);
-        let what = format!("{} in %, severity 5, {images} images a domain", rate.name());
+        let what = format!("{} in %, severity 5, {images} images per domain", rate.name());
         format!("{what}; the last domain is five times as long and sorted by class\n{table}")
     })
 }

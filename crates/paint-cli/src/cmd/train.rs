@@ -293,7 +293,7 @@ fn label_names(info: &Info) -> Vec<String> {
 fn throughput(throughput: &Throughput) -> String {
     let Throughput { steps, batch_size, images_per_second, ms_per_step, warmup_s } = throughput;
     format!(
-        "{images_per_second:.0} images/s, {ms_per_step:.2} ms a step of {batch_size} ({steps} steps after {warmup_s:.1} s)\n"
+        "{images_per_second:.0} images/s, {ms_per_step:.2} ms per step of {batch_size} ({steps} steps after {warmup_s:.1} s)\n"
     )
 }
 
