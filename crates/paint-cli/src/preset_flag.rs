@@ -1,8 +1,9 @@
-//! `--preset`: settings that `paint tune` chose, as `run`, `bench`, `adapt` and `serve` take them.
+//! `--preset` and `--tuned`: settings that `paint tune` chose, as `run`, `bench`, `adapt` and `serve` take them.
 
 use std::path::PathBuf;
 
 use paint_bench::Protocol;
+use paint_bench::grid::Variant;
 use paint_bench::tune::Preset;
 use paint_run::Draft;
 
@@ -16,15 +17,66 @@ pub(crate) struct PresetFlag {
     paths: Vec<PathBuf>,
 }
 
-impl PresetFlag {
-    fn read(&self) -> paint_run::Result<Vec<Preset>> {
-        self.paths.iter().map(|path| Preset::read(path)).collect()
+/// Files of settings for rows beside the usual ones.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct TunedFlag {
+    /// Add a row with the settings of a file of `paint tune`, beside the method's usual row; can be repeated
+    #[arg(id = "tuned", long = "tuned", value_name = "FILE")]
+    paths: Vec<PathBuf>,
+}
+
+impl TunedFlag {
+    /// Adds a row for each file, behind the usual row of its method if there is one.
+    pub(crate) fn add_rows(&self, variants: &mut Vec<Variant>) -> paint_run::Result<()> {
+        for Preset { method, settings, .. } in read(&self.paths)? {
+            let usual = variants.iter().position(|variant| variant.label == method);
+            let at = usual.map_or(variants.len(), |usual| usual + 1);
+            variants.insert(at, Variant::with(&format!("{method}, tuned"), &method, settings));
+        }
+        Ok(())
     }
 
+    /// Says which settings were chosen for other weights than these.
+    pub(crate) fn warn_of_other_weights(&self, sha256: Option<&str>) -> paint_run::Result<()> {
+        warn_of_other_weights("tuned", &self.paths, sha256)
+    }
+
+    /// The files, as flags, without their place.
+    pub(crate) fn words(&self) -> impl Iterator<Item = String> {
+        names(&self.paths)
+    }
+}
+
+fn read(paths: &[PathBuf]) -> paint_run::Result<Vec<Preset>> {
+    paths.iter().map(|path| Preset::read(path)).collect()
+}
+
+fn names(paths: &[PathBuf]) -> impl Iterator<Item = String> {
+    paths.iter().map(|path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    })
+}
+
+fn warn_of_other_weights(
+    flag: &str,
+    paths: &[PathBuf],
+    sha256: Option<&str>,
+) -> paint_run::Result<()> {
+    for (preset, path) in read(paths)?.into_iter().zip(paths) {
+        let chosen_for = preset.weights_sha256.as_deref();
+        if chosen_for.is_some() && sha256.is_some() && chosen_for != sha256 {
+            warning!("--{flag} {} was chosen for other weights", path.display());
+        }
+    }
+    Ok(())
+}
+
+impl PresetFlag {
     /// Puts the settings of the one method that runs into a document. Without a method, the file decides which one
     /// runs, or else `usual`.
     pub(crate) fn apply(&self, draft: &mut Draft, usual: Option<&str>) -> anyhow::Result<()> {
-        let presets = self.read()?;
+        let presets = read(&self.paths)?;
         let given = draft.get("method.name").and_then(|name| name.as_str()).map(str::to_owned);
         let method = match (given, &presets[..]) {
             (Some(given), _) => given,
@@ -51,7 +103,7 @@ impl PresetFlag {
 
     /// Puts the settings of every file into a protocol.
     pub(crate) fn apply_to_protocol(&self, protocol: &mut Protocol) -> paint_run::Result<()> {
-        for preset in self.read()? {
+        for preset in read(&self.paths)? {
             protocol.settings.insert(preset.method, preset.settings);
         }
         Ok(())
@@ -59,29 +111,30 @@ impl PresetFlag {
 
     /// Says which settings were chosen for other weights than these.
     pub(crate) fn warn_of_other_weights(&self, sha256: Option<&str>) -> paint_run::Result<()> {
-        for (preset, path) in self.read()?.into_iter().zip(&self.paths) {
-            let chosen_for = preset.weights_sha256.as_deref();
-            if chosen_for.is_some() && sha256.is_some() && chosen_for != sha256 {
-                warning!("--preset {} was chosen for other weights", path.display());
-            }
-        }
-        Ok(())
+        warn_of_other_weights("preset", &self.paths, sha256)
     }
 
     /// The files, as flags, without their place.
     pub(crate) fn words(&self) -> impl Iterator<Item = String> {
-        self.paths.iter().map(|path| {
-            let name = path.file_name().unwrap_or_default();
-            name.to_string_lossy().into_owned()
-        })
+        names(&self.paths)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use toml::toml;
 
     use super::*;
+
+    fn write(folder: &Path, method: &str) -> PathBuf {
+        let path = folder.join(format!("{method}.toml"));
+        let (settings, evidence) = (toml! { lr = 0.5 }, toml::Table::new());
+        let preset = Preset { method: method.into(), weights_sha256: None, settings, evidence };
+        preset.write(&path).unwrap();
+        path
+    }
 
     fn applied(
         given: Option<&str>,
@@ -89,14 +142,8 @@ mod tests {
         usual: Option<&str>,
     ) -> anyhow::Result<Draft> {
         let folder = tempfile::tempdir().unwrap();
-        let write = |method: &&str| {
-            let path = folder.path().join(format!("{method}.toml"));
-            let settings = toml! { lr = 0.5 };
-            let (method, evidence) = ((*method).into(), toml::Table::new());
-            Preset { method, weights_sha256: None, settings, evidence }.write(&path).unwrap();
-            path
-        };
-        let flag = PresetFlag { paths: methods.iter().map(write).collect() };
+        let paths = methods.iter().map(|method| write(folder.path(), method)).collect();
+        let flag = PresetFlag { paths };
         let mut draft = Draft::default();
         if let Some(given) = given {
             draft.set("method.name", given)?;
@@ -118,5 +165,18 @@ mod tests {
         assert_eq!(case(None, &[], None), (None, false));
         let error = applied(None, &["tent", "sar"], Some("paint")).unwrap_err().to_string();
         assert!(error.contains("give --method"), "{error}");
+    }
+
+    #[test]
+    fn a_tuned_row_stands_behind_the_usual_one_of_its_method() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["tent", "sar"].map(|method| write(folder.path(), method)).into();
+        let mut variants = ["source", "tent", "eta"].map(Variant::plain).to_vec();
+        TunedFlag { paths }.add_rows(&mut variants).unwrap();
+        let labels: Vec<&str> = variants.iter().map(|variant| variant.label.as_str()).collect();
+        assert_eq!(labels, ["source", "tent", "tent, tuned", "eta", "sar, tuned"]);
+        assert_eq!(variants[2].method, "tent");
+        assert_eq!(variants[2].settings, toml! { lr = 0.5 });
+        assert!(variants[1].settings.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! The search: rounds of ever fewer candidates with ever more images.
 
-use paint_data::corruption::CORRUPTIONS;
+use paint_data::corruption::{CORRUPTIONS, HELD_OUT_PAIRS};
 use paint_run::{Error, Result};
 use toml::Table;
 
@@ -29,9 +29,10 @@ pub struct Request {
 /// Runs one stage of a search, of which the words say what it is.
 pub type Measure<'a> = dyn FnMut(&str, &Grid) -> Outcome + 'a;
 
-/// The corruptions that settings may be chosen on: no benchmark has them.
+/// The corruptions that settings may be chosen on, alone and in pairs: no benchmark has them.
 pub fn held_out() -> impl Iterator<Item = &'static str> {
-    CORRUPTIONS.iter().filter(|corruption| corruption.held_out).map(|corruption| corruption.name)
+    let alone = CORRUPTIONS.iter().filter(|corruption| corruption.held_out);
+    alone.map(|corruption| corruption.name).chain(HELD_OUT_PAIRS)
 }
 
 impl Request {

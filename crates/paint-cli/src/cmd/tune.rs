@@ -253,6 +253,6 @@ corrupt = {}
 tag = "the model"
 [scenario]
 name = "recurring"
-rounds = 4
+rounds = 3
 severity = 5
 "#;

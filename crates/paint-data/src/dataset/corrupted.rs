@@ -1,23 +1,23 @@
 //! Any clean dataset, corrupted on the fly.
 //!
-//! The domains are the corruptions at their five severities, then the clean images. An image's draws depend on the
-//! seed, the corruption, the severity and its index alone, so it looks the same in every scenario and on every
-//! thread.
+//! The domains are the corruptions at their five severities, the clean images, and the held-out pairs, `a+b`, at five
+//! severities. An image's draws depend on the seed, the corruption, the severity and its index alone, so it looks the
+//! same in every scenario and on every thread.
 
 use paint_rng::Seed;
 
 use super::{Dataset, Domain, Info, Sample};
 use crate::{
     Error, Result,
-    corruption::{CORRUPTIONS, Corruption, FrostTextures, Table},
+    corruption::{self, CORRUPTIONS, Corruption, FrostTextures, HELD_OUT_PAIRS, Table},
 };
-
-const SEVERITIES: usize = Corruption::MAX_SEVERITY as usize;
 
 /// A dataset with one domain, seen through every corruption.
 pub struct Corrupted {
     clean: Box<dyn Dataset>,
     domains: Vec<Domain>,
+    /// What each domain does to an image, in order.
+    recipes: Vec<Vec<&'static Corruption>>,
     table: Option<Table>,
     textures: Option<FrostTextures>,
     seed: Seed,
@@ -33,16 +33,30 @@ impl Corrupted {
                 got: format!("{} domains", clean.domains().len()),
             });
         }
-        let severities = 1..=Corruption::MAX_SEVERITY;
-        let domain = |corruption: &Corruption, severity| Domain {
-            name: corruption.name.into(),
-            severity: Some(severity),
+        let mut all = Self {
+            clean,
+            domains: Vec::new(),
+            recipes: Vec::new(),
+            table: None,
+            textures: None,
+            seed,
         };
-        let corrupted = CORRUPTIONS
-            .iter()
-            .flat_map(|c| severities.clone().map(move |severity| domain(c, severity)));
-        let domains = corrupted.chain([Domain::clean()]).collect();
-        Ok(Self { clean, domains, table: None, textures: None, seed })
+        CORRUPTIONS.iter().for_each(|corruption| all.add(vec![corruption]));
+        all.domains.push(Domain::clean());
+        all.recipes.push(Vec::new());
+        for pair in HELD_OUT_PAIRS {
+            all.add(pair.split('+').map(corruption::by_name).collect::<Result<_>>()?);
+        }
+        Ok(all)
+    }
+
+    /// Adds corruptions one after the other as a domain at each severity.
+    fn add(&mut self, recipe: Vec<&'static Corruption>) {
+        let name = recipe.iter().map(|corruption| corruption.name).collect::<Vec<_>>().join("+");
+        for severity in 1..=Corruption::MAX_SEVERITY {
+            self.domains.push(Domain { name: name.clone(), severity: Some(severity) });
+            self.recipes.push(recipe.clone());
+        }
     }
 
     /// With the parameters of this table; otherwise each image's size chooses.
@@ -76,19 +90,17 @@ impl Dataset for Corrupted {
     }
 
     fn sample(&self, domain: usize, index: usize) -> Result<Sample> {
-        let Sample { image, label } = self.clean.sample(0, index)?;
-        let (Some(corruption), Some(severity)) =
-            (CORRUPTIONS.get(domain / SEVERITIES), self.domains[domain].severity)
-        else {
+        let Sample { mut image, label } = self.clean.sample(0, index)?;
+        let Some(severity) = self.domains[domain].severity else {
             return Ok(Sample { image, label });
         };
         let table = self.table.unwrap_or_else(|| Table::for_size(image.width(), image.height()));
         let textures = self.textures.as_ref().unwrap_or_else(|| FrostTextures::built_in());
-        let mut rng = corruption.stream(self.seed, severity, index as u64);
-        Ok(Sample {
-            image: corruption.apply_with(&image, severity, table, textures, &mut rng)?,
-            label,
-        })
+        for corruption in &self.recipes[domain] {
+            let mut rng = corruption.stream(self.seed, severity, index as u64);
+            image = corruption.apply_with(&image, severity, table, textures, &mut rng)?;
+        }
+        Ok(Sample { image, label })
     }
 
     fn content(&self, _domain: usize, index: usize) -> Result<Vec<u8>> {
@@ -116,7 +128,7 @@ mod tests {
     #[test]
     fn a_domain_is_a_corruption_at_a_severity_with_its_own_stream() {
         let data = Corrupted::new(clean(1), Seed(4)).unwrap();
-        assert_eq!(data.domains().len(), CORRUPTIONS.len() * 5 + 1);
+        assert_eq!(data.domains().len(), (CORRUPTIONS.len() + HELD_OUT_PAIRS.len()) * 5 + 1);
         let domain = data
             .domains()
             .iter()
@@ -133,7 +145,26 @@ mod tests {
         assert_ne!(Corrupted::new(clean(1), Seed(5)).unwrap().sample(domain, 2).unwrap(), sample);
         let coarse = Corrupted::new(clean(1), Seed(4)).unwrap().with_table(Table::ImageNet);
         assert_ne!(coarse.sample(domain, 2).unwrap(), sample);
-        assert_eq!(data.sample(data.domains().len() - 1, 2).unwrap().image, original);
+        let clean = data.domains().iter().position(|domain| domain.severity.is_none()).unwrap();
+        assert_eq!(data.sample(clean, 2).unwrap().image, original);
+    }
+
+    #[test]
+    fn a_pair_is_one_corruption_after_the_other() {
+        let data = Corrupted::new(clean(1), Seed(4)).unwrap();
+        for pair in HELD_OUT_PAIRS {
+            let named = |name: &str| {
+                let is_it = |domain: &Domain| domain.name == name && domain.severity == Some(5);
+                data.domains().iter().position(is_it).unwrap()
+            };
+            let (first, second) = pair.split_once('+').unwrap();
+            let [first, second] = [first, second].map(|name| corruption::by_name(name).unwrap());
+            let once = data.sample(named(first.name), 1).unwrap().image;
+            let mut rng = second.stream(Seed(4), 5, 1);
+            let expected = second.apply(&once, 5, Table::Cifar, &mut rng).unwrap();
+            assert_eq!(data.sample(named(pair), 1).unwrap().image, expected);
+            assert!(first.held_out && second.held_out && once != expected, "{pair}");
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(super) fn command(args: &Args) -> String {
     flag("methods", (!args.methods.is_empty()).then(|| args.methods.join(",")));
     args.sweep.iter().for_each(|sweep| flag("sweep", Some(sweep.clone())));
     args.preset.words().for_each(|name| flag("preset", Some(name)));
+    args.tuned.words().for_each(|name| flag("tuned", Some(name)));
     args.set.assignments.iter().for_each(|set| flag("set", Some(set.clone())));
     flag("guard", args.wrap.guard.then(String::new));
     flag("stream", args.wrap.stream.then(String::new));

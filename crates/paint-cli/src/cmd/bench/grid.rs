@@ -20,7 +20,7 @@ use crate::flags::{DryRunFlag, EarlierFlags, MetricFlag, NetworkFlags, SetFlag, 
 use crate::grid_progress::Progress;
 use crate::output::Output;
 use crate::place::refuse_foreign;
-use crate::preset_flag::PresetFlag;
+use crate::preset_flag::{PresetFlag, TunedFlag};
 use crate::process;
 use crate::signals::Signals;
 use crate::source::SourceArgs;
@@ -42,6 +42,8 @@ pub(crate) struct Args {
     pub(super) sweep: Vec<String>,
     #[command(flatten)]
     pub(super) preset: PresetFlag,
+    #[command(flatten)]
+    pub(super) tuned: TunedFlag,
     #[command(flatten)]
     pub(super) set: SetFlag,
     /// Seeds: 0..4 (both ends included) or 0,1,7 [default: those of the protocol]
@@ -151,7 +153,9 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Asked> {
     let variants = variants(args, target, &protocol)?;
     warn_of_idle_settings(&assignments(args, target)?, &variants);
     let grid = Grid::new(protocol.resolve(&place)?, variants, &place)?;
-    args.preset.warn_of_other_weights(grid.protocol.model.sha256.as_deref())?;
+    let sha256 = grid.protocol.model.sha256.as_deref();
+    args.preset.warn_of_other_weights(sha256)?;
+    args.tuned.warn_of_other_weights(sha256)?;
     Ok(Asked { target, named, grid })
 }
 

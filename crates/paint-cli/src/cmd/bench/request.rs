@@ -126,10 +126,13 @@ pub(super) fn variants(
     for sweep in &args.sweep {
         variants.extend(swept(sweep)?);
     }
-    match target {
-        Some(target) if variants.is_empty() => Ok((target.variants)(protocol)),
-        _ if variants.is_empty() => Err(Usage("give --methods or --sweep".into()).into()),
-        _ => Ok(variants),
+    if variants.is_empty() {
+        variants = target.map(|target| (target.variants)(protocol)).unwrap_or_default();
+    }
+    args.tuned.add_rows(&mut variants)?;
+    match variants.is_empty() {
+        true => Err(Usage("give --methods or --sweep".into()).into()),
+        false => Ok(variants),
     }
 }
 
