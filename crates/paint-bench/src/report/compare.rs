@@ -1,6 +1,7 @@
 //! Our rows beside the paper's: accuracies with their difference, prompts found again, and what differs between the
 //! protocols.
 
+use paint_data::corruption::Group;
 use paint_run::Result;
 use paint_run::metric::Glance;
 
@@ -40,6 +41,8 @@ pub struct ComparedRow {
     pub paper: f64,
     /// Ours; none where the paper's backbone is of another family.
     pub ours: Option<f64>,
+    /// The paper's by group of corruptions, where it has them.
+    pub by_group: Vec<(Group, f64)>,
     /// How prompts were found again, where the paper reports it.
     pub matched: Option<Matched>,
 }
@@ -62,6 +65,11 @@ impl ComparedRow {
     pub(super) fn cells(&self) -> [String; 3] {
         let difference = self.ours.map(|ours| ours - self.paper);
         [decimal(self.ours, 2), decimal(Some(self.paper), 2), signed(difference, 2)]
+    }
+
+    /// The paper's mean over a group of corruptions.
+    pub(super) fn paper_by_group(&self, group: Group) -> Option<f64> {
+        self.by_group.iter().find(|(of, _)| *of == group).map(|(_, value)| *value)
     }
 }
 
@@ -126,6 +134,7 @@ impl Comparison {
                     .rate
                     .of(row.accuracy.or_else(|| Some(Spread::of(&row.cells)?.mean))?),
                 ours: ours.and_then(accuracy),
+                by_group: row.by_group.iter().map(|(of, v)| (*of, results.rate.of(*v))).collect(),
                 matched: row.matching.map(|paper| Matched::new(paper, ours)),
             })
         };

@@ -8,6 +8,7 @@ use paint_run::metric::Glance;
 use super::compare::{Comparison, Matched};
 use super::notice::{notice, title};
 use super::number::{FIGURES, decimal, signed, spread};
+use super::sweep::{Curve, Sweep, sweeps};
 use crate::grid::{MIN_PAIRS, Results, Row};
 
 /// A table: names on the left, as many as there are, and numbers on the right.
@@ -57,6 +58,9 @@ pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String
     });
     let _ = write!(text, "\n{}", table(&["row"], &FIGURES.map(|figure| figure.head), figures));
     text.push_str(&significance(results));
+    for sweep in sweeps(results) {
+        text.push_str(&by_value(&sweep, &sweep.curves(results, comparisons)));
+    }
     let (name, title) = (results.rate.name(), results.rate.title());
     text.push_str(&curves(results, &format!("Clean {name} after each domain"), |g| g.clean));
     text.push_str(&curves(results, &format!("{title} on the domains so far"), |g| g.previous));
@@ -92,6 +96,34 @@ fn significance(results: &Results) -> String {
         );
     }
     text
+}
+
+/// One setting at several values, by group of corruptions; nothing where the domains have no groups, because the table
+/// of all rows has the means.
+fn by_value(sweep: &Sweep<'_>, curves: &[Curve]) -> String {
+    if curves.len() < 2 {
+        return String::new();
+    }
+    let heads: Vec<String> = curves
+        .iter()
+        .flat_map(|curve| {
+            let paper = curve.has_paper().then(|| format!("{}, paper", curve.name));
+            [curve.name.to_owned()].into_iter().chain(paper)
+        })
+        .collect();
+    let lines = sweep.points.iter().enumerate().map(|(at, (value, _))| {
+        let cells = curves.iter().flat_map(|curve| {
+            let paper = curve.has_paper().then(|| decimal(curve.paper[at], 2));
+            [decimal(curve.ours[at], 2)].into_iter().chain(paper)
+        });
+        [value.to_string()].into_iter().chain(cells).collect()
+    });
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    format!(
+        "\n## What {} does, by group of corruptions\n\n{}",
+        markdown(sweep.key),
+        table(&[sweep.key], &heads, lines)
+    )
 }
 
 /// What a probe saw after each visit; nothing where there was no probe.
@@ -139,9 +171,27 @@ fn beside_the_paper(comparison: &Comparison) -> String {
 mod tests {
     use paint_run::metric::Rate;
 
-    use super::super::sample::{hostile, results};
+    use super::super::sample::{hostile, results, swept};
     use super::*;
     use crate::grid::paired;
+
+    #[test]
+    fn a_sweep_has_a_table_by_group_beside_the_papers_where_domains_have_groups() {
+        let mut results = swept("prompt_length", &[0.0, 2.0, 4.0]);
+        let paper = [Comparison::new(&results, "prompt-length").unwrap()];
+        let text = results_markdown(&results, &paper);
+        assert!(
+            text.contains(
+                "| prompt_length | noise | noise, paper | weather | weather, paper | mean | mean, paper |\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("| 2 | 58.00 | 56.88 | 70.00 | 67.24 | 64.00 | 60.31 |\n"), "{text}");
+        let text = results_markdown(&results, &[]);
+        assert!(text.contains("| 2 | 58.00 | 70.00 | 64.00 |\n"), "{text}");
+        results.columns[0].name = "sketch".into();
+        assert!(!results_markdown(&results, &paper).contains("by group"));
+    }
 
     #[test]
     fn a_row_names_its_preset_and_what_was_changed() {

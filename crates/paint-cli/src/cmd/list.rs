@@ -97,7 +97,7 @@ fn of_method(method: &MethodEntry) -> String {
 }
 
 fn describe(corruption: &Corruption) -> String {
-    let group = format!("{:?}", corruption.group).to_lowercase();
+    let group = corruption.group.name();
     let draws = if corruption.random { "random" } else { "deterministic" };
     let role = if corruption.held_out { ", held out for choosing hyper-parameters" } else { "" };
     format!("{group}, {draws}{role}")
