@@ -58,7 +58,6 @@ impl Probe {
     ) -> Result<Self> {
         let of = |data: &Arc<dyn Dataset>| Some((Arc::clone(data), clean_domain(&**data)?));
         let clean = match &config.data {
-            _ if config.clean == 0 => None,
             Some(other) => of(&fit(other.open(Seed(0))?.into(), &other.options)?),
             None => of(stream),
         };
@@ -71,6 +70,12 @@ impl Probe {
         Ok(Self { config, stream, clean, batch_size, device })
     }
 
+    /// The clean images that were given beside the stream's dataset, and their domain.
+    pub(crate) fn given(&self) -> Option<(&dyn Dataset, usize)> {
+        let (data, domain) = self.clean.as_ref().filter(|_| self.config.data.is_some())?;
+        Some((&**data, *domain))
+    }
+
     /// Looks, after a visit; `seen` are the domains visited so far.
     pub(crate) fn look(
         &self,
@@ -80,7 +85,7 @@ impl Probe {
     ) -> Result<Glance> {
         let percent = |(right, of): (usize, usize)| 100.0 * right as f64 / of.max(1) as f64;
         let mut glance = Glance { after, clean: None, previous: None };
-        if let Some((data, domain)) = &self.clean {
+        if let Some((data, domain)) = self.clean.as_ref().filter(|_| self.config.clean > 0) {
             // An oracle is told a domain it has no prompt for.
             let told = self.stream.domains().len();
             let counts = self.count(method, data, *domain, told, self.config.clean)?;

@@ -97,8 +97,46 @@ fn maps_are_drawn_for_every_method_and_image() {
     // Test image 0 is a cat and image 1 a ship.
     assert_eq!((&printed[0]["truth"], &printed[1]["truth"]), (&"cat".into(), &"ship".into()));
     assert_eq!(printed[1]["predicted"].as_array().unwrap().len(), 2);
+    assert_eq!(printed[1]["predicted_clean"][0], "ship");
+    // The image and two maps, and the same for the clean image.
     let image = paint_data::Image::open(&out.join("001.png")).unwrap();
-    assert_eq!((image.width(), image.height()), (3 * 192 + 2 * 12, 192));
+    assert_eq!((image.width(), image.height()), (6 * 192 + 5 * 12, 192));
     let page = fs::read_to_string(out.join("cam.html")).unwrap();
-    assert_eq!(page.matches("data:image/png").count(), 6);
+    assert_eq!(page.matches("data:image/png").count(), 12);
+}
+
+#[test]
+fn clean_images_that_are_given_are_drawn_beside_those_made_from_them() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = paint_data::dataset::embedded().unwrap();
+    let write = |folder: &str, count: usize, bright: u8| {
+        let folder = temp.path().join(folder);
+        fs::create_dir(&folder).unwrap();
+        for i in 0..count {
+            let image = paint_data::Dataset::sample(&data, 0, i).unwrap().image;
+            let pixels = image.pixels().iter().map(|p| p.saturating_add(bright)).collect();
+            let image = paint_data::Image::new(32, 32, pixels).unwrap();
+            image
+                .write_png(&mut fs::File::create(folder.join(format!("{i}.png"))).unwrap())
+                .unwrap();
+        }
+        folder.to_str().unwrap().to_owned()
+    };
+    let (bright, clean, other) =
+        (write("bright", 3, 60), write("clean", 3, 0), write("other", 2, 0));
+    let draw = |name: &str, clean: &[&str]| {
+        let args = ["cam", "--images", &bright, "--methods", "source", "--count", "2", "--json"];
+        paint(&[&args[..], clean].concat(), &temp.path().join(name)).output().unwrap()
+    };
+    let alone = draw("alone", &[]);
+    assert!(alone.status.success(), "{}", stderr(&alone));
+    let printed: Value = serde_json::from_slice(&alone.stdout).unwrap();
+    assert!(printed[1]["predicted_clean"].is_null());
+    let paired = draw("paired", &["--clean-data", &clean]);
+    assert!(paired.status.success(), "{}", stderr(&paired));
+    let printed: Value = serde_json::from_slice(&paired.stdout).unwrap();
+    assert_eq!(printed[1]["predicted_clean"], serde_json::json!(["ship"]));
+    let refused = draw("refused", &["--clean-data", &other]);
+    assert!(!refused.status.success());
+    assert!(stderr(&refused).contains("--clean-data: expected the images"), "{}", stderr(&refused));
 }
