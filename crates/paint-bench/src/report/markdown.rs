@@ -63,6 +63,8 @@ pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String
     }
     let (name, title) = (results.rate.name(), results.rate.title());
     text.push_str(&curves(results, &format!("Clean {name} after each domain"), |g| g.clean));
+    let learnt = format!("Clean {name} after each domain, with a prompt learnt from clean images");
+    text.push_str(&curves(results, &learnt, |g| g.learnt));
     text.push_str(&curves(results, &format!("{title} on the domains so far"), |g| g.previous));
     if let Some(count) = results.failed() {
         let _ = writeln!(text, "\n**{count}.** Means are over the others.\n");
@@ -143,12 +145,12 @@ fn curves(results: &Results, title: &str, value: fn(&Glance) -> Option<f64>) -> 
 fn beside_the_paper(comparison: &Comparison) -> String {
     let lines = comparison.rows.iter().map(|row| {
         let names = [row.label.clone(), row.backbone.clone().unwrap_or_default()];
-        names.into_iter().chain(row.cells()).collect()
+        names.into_iter().chain(comparison.cells(row)).collect()
     });
     let mut text = format!(
         "\n## Beside the paper: {}\n\n{}",
         comparison.reference.what,
-        table(&["row", "paper's backbone"], &["ours", "paper", "difference"], lines)
+        table(&["row", "paper's backbone"], comparison.heads(), lines)
     );
     if comparison.matched().next().is_some() {
         let lines = comparison.matched().map(|(label, matched)| {
@@ -209,7 +211,8 @@ mod tests {
     fn errors_replace_accuracies_and_differences_change_sign() {
         let mut results = results();
         results.significance = vec![paired("paint", "source", &[8.0, 10.0])];
-        results.rows[1].glances = vec![Glance { after: 0, clean: Some(91.0), previous: None }];
+        results.rows[1].glances =
+            vec![Glance { after: 0, clean: Some(91.0), learnt: Some(94.0), previous: None }];
         let results = results.shown_as(Rate::Error);
         let text = results_markdown(&results, &[Comparison::new(&results, "table1").unwrap()]);
         assert!(text.contains("Error in percent."), "{text}");
@@ -217,6 +220,8 @@ mod tests {
         assert!(text.contains("| paint | source | 2 | -9.00 |"), "{text}");
         assert!(text.contains("## Clean error after each domain\n"), "{text}");
         assert!(text.contains("| paint | 9.0 |\n"), "{text}");
+        assert!(text.contains("learnt from clean images\n\n| row | fog |\n"), "{text}");
+        assert!(text.contains("| paint | 6.0 |\n"), "{text}");
         assert!(text.contains("| paint | ViT-B/16 | 36.00 | 8.00 | +28.00 |"), "{text}");
         assert!(!text.contains("ccuracy"), "{text}");
     }
@@ -225,12 +230,13 @@ mod tests {
     fn what_was_seen_after_each_domain_is_a_table_of_its_own() {
         let mut results = results();
         assert!(!results_markdown(&results, &[]).contains("after each domain"));
-        let glance = |after, clean| Glance { after, clean: Some(clean), previous: None };
+        let glance =
+            |after, clean| Glance { after, clean: Some(clean), learnt: None, previous: None };
         results.rows[1].glances = vec![glance(0, 91.0), glance(1, 88.5)];
         let text = results_markdown(&results, &[]);
         assert!(text.contains("domain\n\n| row | fog | shot_noise |\n"), "{text}");
         assert!(text.contains("| paint | 91.0 | 88.5 |"), "{text}");
-        assert!(!text.contains("domains so far"), "{text}");
+        assert!(!text.contains("domains so far") && !text.contains("learnt"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{paint, stderr};
+use crate::support::{json, paint, stderr};
 
 #[test]
 fn a_target_of_the_paper_runs_from_nothing_and_stands_beside_its_numbers() {
@@ -84,6 +84,38 @@ fn forgetting_is_looked_at_without_disturbing_the_stream() {
     let source = probed["rows"][0]["glances"].as_array().unwrap();
     assert_eq!(source[0]["clean"], source[1]["clean"], "a frozen model forgets nothing");
     assert_ne!(plain["hash"], probed["hash"]);
+}
+
+#[test]
+fn a_prompt_learnt_from_clean_images_has_a_number_of_its_own_and_disturbs_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |name: &str, extra: &[&str]| {
+        let out = temp.path().join(name);
+        let args =
+            ["bench", "--reproduce", "antiforget", "--methods", "tent,paint", "--limit", "8"];
+        let domains = ["--set", "scenario.domains=[\"fog\",\"contrast\"]"];
+        let batches = ["--set", "scenario.batch_size=4", "--no-timing"];
+        let args = [&args[..], &domains, &batches, extra].concat();
+        let output = paint(&args, &out).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        (json(&out.join("summary.json")), fs::read_to_string(out.join("results.md")).unwrap())
+    };
+    let (mut plain, mut learnt) = (run("plain", &[]), run("learnt", &["--set", "probe.learn=3"]));
+    assert!(plain.0["rows"][1]["glances"][0].get("learnt").is_none());
+    for row in 0..2 {
+        for glance in learnt.0["rows"][row]["glances"].as_array_mut().unwrap() {
+            let learnt = glance.as_object_mut().unwrap().remove("learnt");
+            assert_eq!(learnt.is_some(), row == 1, "only PAINT has prompts");
+        }
+    }
+    assert_eq!(plain.0["rows"].take(), learnt.0["rows"].take());
+    assert!(
+        !plain.1.contains("learnt") && learnt.1.contains("ours, learnt prompt"),
+        "{}",
+        learnt.1
+    );
+    let title = "## Clean accuracy after each domain, with a prompt learnt from clean images\n";
+    assert!(learnt.1.contains(title), "{}", learnt.1);
 }
 
 #[test]
