@@ -93,7 +93,8 @@ fn of_method(method: &MethodEntry) -> String {
         SourceNeed::Unlabelled => " [looks at source images first]",
         SourceNeed::Labelled => " [looks at labelled source images first]",
     };
-    format!("{}{need}", method.what)
+    let single = if method.works_on_single_images { " [works at batch 1]" } else { "" };
+    format!("{}{need}{single}", method.what)
 }
 
 fn describe(corruption: &Corruption) -> String {

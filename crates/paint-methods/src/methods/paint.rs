@@ -115,6 +115,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "one prompt per domain, found by its key; prompts and first blocks tuned on mutual information and mixing",
     needs_source: SourceNeed::None,
     runs_on: Networks::Transformers,
+    works_on_single_images: false,
     presets: Presets::Named(Preset::NAMES),
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Paint::new(args, Config::read(settings)?)?)),
