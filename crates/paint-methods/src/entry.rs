@@ -89,8 +89,8 @@ pub struct MethodEntry {
     /// The networks it is for.
     pub runs_on: Networks,
     /// Whether it works at batch 1: its rule needs no batch of several images, on any network it is for, so that single
-    /// images leave it no more than a few points below the frozen model. Others need a [`Stream`](crate::stream::Stream),
-    /// which makes batches of single images.
+    /// images leave it no more than a few points below the frozen model. Others need a
+    /// [`Stream`](crate::stream::Stream), which makes batches of single images.
     pub works_on_single_images: bool,
     /// Its presets.
     pub presets: Presets,

@@ -11,8 +11,8 @@ use super::number::{decimal, spread};
 use super::sweep::{groups, mean_over, sweeps};
 use crate::grid::Results;
 
-/// A line for each domain, a column for each row of the table, and below them the settings of the rows. A sweep also has
-/// a line for each group of corruptions.
+/// A line for each domain, a column for each row of the table, and below them the settings of the rows. A sweep also
+/// has a line for each group of corruptions.
 pub fn results_terminal(results: &Results) -> String {
     let head = match results.rate {
         Rate::Accuracy => "domain",
