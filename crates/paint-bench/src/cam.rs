@@ -1,5 +1,7 @@
 //! Activation maps (the paper's section "Visualization"): where a model looked when it decided.
 //!
+//! Where the clean image is known that a corrupted one was made from, as in the paper's figure, it has a map too.
+//!
 //! The gradient of one class's logit weighs the attention of every block: `relu(∂z_c/∂A ⊙ A)`, mean over heads, the
 //! row of the class token over the columns of the patches, mean over blocks, stretched to [0, 1] and enlarged to the
 //! image. Any method can be looked at: the attention is that of the last forward pass of its prediction, prompts and
@@ -9,7 +11,7 @@
 //! The paper says that gradients weigh the maps and that blocks are averaged; class, heads, the sign and the scale
 //! are ours.
 
-use paint_data::{Image, Sample, SampleRef};
+use paint_data::{Image, SampleRef};
 use paint_methods::Method;
 use paint_nn::backbone::AttentionMap;
 use paint_run::watch::Watch;
@@ -28,6 +30,16 @@ pub struct ActivationMap {
     pub class: usize,
     /// The class that was predicted.
     pub predicted: usize,
+}
+
+/// Where a method looked in an image of a stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Maps {
+    /// In the image as it came.
+    pub map: ActivationMap,
+    /// In the clean image that it was made from, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clean: Option<ActivationMap>,
 }
 
 /// The map of one image `[1, 3, H, W]` for `class`, or for the predicted one. `None` if the network has no attention.
@@ -65,21 +77,28 @@ pub fn activation_map(
     Ok(Some(ActivationMap { size, heat, class, predicted }))
 }
 
-/// The map of one image of an experiment's stream, by a method of that experiment.
+/// The maps of one image of an experiment's stream and of the clean one beside it, by a method of that experiment.
 pub fn look(
     experiment: &Experiment,
     method: &mut dyn Method,
     at: SampleRef,
     class: Option<usize>,
-) -> Result<Option<(Sample, ActivationMap)>> {
+) -> Result<Option<Maps>> {
+    let mut map_of = |image: &Image, domain: usize| {
+        let (width, height) = (image.width(), image.height());
+        let mut pixels = vec![0.0; 3 * width * height];
+        image.to_chw(&mut pixels);
+        let image = Tensor::from_vec(pixels, [1, 3, height, width], experiment.device())?;
+        method.set_domain(Some(domain));
+        activation_map(method, experiment.watch(), &image, class)
+    };
     let sample = experiment.dataset.sample(at.domain, at.index)?;
-    let (width, height) = (sample.image.width(), sample.image.height());
-    let mut pixels = vec![0.0; 3 * width * height];
-    sample.image.to_chw(&mut pixels);
-    let image = Tensor::from_vec(pixels, [1, 3, height, width], experiment.device())?;
-    method.set_domain(Some(at.domain));
-    let map = activation_map(method, experiment.watch(), &image, class)?;
-    Ok(map.map(|map| (sample, map)))
+    let Some(map) = map_of(&sample.image, at.domain)? else { return Ok(None) };
+    let clean = match experiment.clean_image(at)? {
+        Some(clean) => map_of(&clean.sample.image, clean.domain)?,
+        None => None,
+    };
+    Ok(Some(Maps { map, clean }))
 }
 
 /// `relu(gradient · attention)`, mean over views and heads, of the class token to every token; of all tokens, and their

@@ -1,5 +1,6 @@
 //! The numbers of the paper, as data: tables from its text, curves read off the authors' figures.
 
+use paint_data::corruption::Group;
 use paint_nn::backbone::Family;
 use paint_run::{Error, Result};
 
@@ -46,6 +47,8 @@ pub struct ReferenceRow {
     pub std: Option<f64>,
     /// By column.
     pub cells: Vec<f64>,
+    /// Mean accuracy by group of corruptions, where the paper gives it.
+    pub by_group: Vec<(Group, f64)>,
     /// Prompts made and matching accuracy in percent, where the paper gives them.
     pub matching: Option<(f64, f64)>,
 }
@@ -181,7 +184,10 @@ pub const REFERENCES: &[ReferenceEntry] = &[
         text: include_str!("../data/fig_prompt_length_imagenetc.csv"),
         row: |line| {
             let label = format!("prompt_length={}", line.text("prompt_length")?);
-            Some(vec![mean_row(label, line.number("mean15"))])
+            let by_group = Group::ALL.into_iter();
+            let by_group = by_group.filter_map(|group| Some((group, line.number(group.name())?)));
+            let row = mean_row(label, line.number("mean15"));
+            Some(vec![ReferenceRow { by_group: by_group.collect(), ..row }])
         },
     },
     ReferenceEntry {
@@ -262,6 +268,7 @@ fn mean_row(label: String, accuracy: Option<f64>) -> ReferenceRow {
         accuracy,
         std: None,
         cells: Vec::new(),
+        by_group: Vec::new(),
         matching: None,
     }
 }
@@ -350,6 +357,10 @@ mod tests {
         assert_eq!(ablation.rows[3].label, "L_mi + L_ic + F_blocks");
         let matching = reference("matching").unwrap();
         assert_eq!(matching.rows[0].matching, Some((11.0, 53.33)));
+        let lengths = reference("prompt-length").unwrap();
+        assert_eq!(lengths.rows[1].accuracy, Some(60.31));
+        let groups: Vec<f64> = lengths.rows[1].by_group.iter().map(|(_, value)| *value).collect();
+        assert_eq!(groups, [56.88, 53.50, 67.24, 62.77]);
         assert!(reference("table9").unwrap_err().to_string().contains("antiforget-previous"));
     }
 }

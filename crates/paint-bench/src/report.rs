@@ -12,6 +12,7 @@ mod publish;
 mod readme;
 #[cfg(test)]
 mod sample;
+mod sweep;
 mod terminal;
 
 pub use combine::{combine, combine_timings, mixture_warnings};

@@ -200,9 +200,9 @@ fn forgetful(_: &Protocol) -> Vec<Variant> {
 /// Looks at clean images after each domain, and at those of the domains so far if wanted.
 fn look_back(protocol: &mut Protocol, domains: bool) {
     let images = protocol.scenario.limit.unwrap_or(1000).min(1000);
-    let data = protocol.probe.take().and_then(|probe| probe.data);
     let previous = if domains { images } else { 0 };
-    protocol.probe = Some(probe::Config { clean: images, previous, data });
+    let given = protocol.probe.take().unwrap_or_default();
+    protocol.probe = Some(probe::Config { clean: images, previous, ..given });
 }
 
 const TENTHS: [f64; 10] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];

@@ -88,6 +88,10 @@ pub struct MethodEntry {
     pub needs_source: SourceNeed,
     /// The networks it is for.
     pub runs_on: Networks,
+    /// Whether it works at batch 1: its rule needs no batch of several images, on any network it is for, so that single
+    /// images leave it no more than a few points below the frozen model. Others need a
+    /// [`Stream`](crate::stream::Stream), which makes batches of single images.
+    pub works_on_single_images: bool,
     /// Its presets.
     pub presets: Presets,
     /// Its settings: name, range and meaning of each key.
@@ -115,6 +119,7 @@ impl MethodEntry {
             what: "",
             needs_source: SourceNeed::None,
             runs_on: Networks::All,
+            works_on_single_images: false,
             presets: Presets::None,
             keys: &[],
             build,
@@ -147,6 +152,13 @@ impl MethodEntry {
     #[must_use]
     pub const fn runs_on(mut self, networks: Networks) -> Self {
         self.runs_on = networks;
+        self
+    }
+
+    /// The row of a method that works at batch 1.
+    #[must_use]
+    pub const fn works_on_single_images(mut self) -> Self {
+        self.works_on_single_images = true;
         self
     }
 

@@ -56,6 +56,11 @@ pub trait Method: Send {
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
         self.predict(images)
     }
+    /// A copy whose steps tune the prompt of their images' domain and nothing else, to probe with a prompt that was
+    /// learnt; none for methods that have no such prompts.
+    fn prompt_learner(&self) -> Option<Box<dyn Method>> {
+        None
+    }
     /// What predicts with the present state while the next steps run; none if a prediction has to wait for them.
     fn predictor(&self) -> Option<Arc<dyn Predictor>> {
         None

@@ -225,6 +225,10 @@ impl Method for Stream {
         self.inner.probe(images)
     }
 
+    fn prompt_learner(&self) -> Option<Box<dyn Method>> {
+        self.inner.prompt_learner()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.inner.reset()?;
         self.seen = Seen::new(self.config, self.seen.correlation.classes());

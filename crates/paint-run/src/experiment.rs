@@ -38,7 +38,7 @@ pub struct Experiment {
     pub stream: Stream,
     deployment: Deployment,
     setup: Setup,
-    probe: Option<Probe>,
+    pub(crate) probe: Option<Probe>,
     stop: Arc<AtomicBool>,
 }
 

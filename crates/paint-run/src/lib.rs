@@ -24,6 +24,7 @@
 
 pub mod checkpoint;
 mod classes;
+mod clean_image;
 pub mod config;
 pub mod deployment;
 mod error;
@@ -45,6 +46,7 @@ pub mod upload;
 
 pub use paint_nn::backbone::watch;
 
+pub use clean_image::CleanImage;
 pub use config::{Config, Draft};
 pub use deployment::Deployment;
 pub use error::{Error, Result};

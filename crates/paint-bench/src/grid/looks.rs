@@ -11,19 +11,20 @@ use paint_run::experiment::{Experiment, write_json};
 use paint_run::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::cam::{ActivationMap, look};
+use crate::cam::{Maps, look};
 
 /// The maps of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Looks(Vec<Look>);
 
-/// The map of one image.
+/// The maps of one image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Look {
     domain: usize,
     index: usize,
     /// Where the method looked.
-    pub map: ActivationMap,
+    #[serde(flatten)]
+    pub maps: Maps,
 }
 
 impl Look {
@@ -46,8 +47,8 @@ impl Looks {
         for i in 0..Self::IMAGES {
             let batch = batches.get(batches.len() * (2 * i + 1) / (2 * Self::IMAGES));
             let Some(&at) = batch.and_then(|batch| batch.samples.first()) else { continue };
-            let Some((_, map)) = look(experiment, method, at, None)? else { break };
-            looks.push(Look { domain: at.domain, index: at.index, map });
+            let Some(maps) = look(experiment, method, at, None)? else { break };
+            looks.push(Look { domain: at.domain, index: at.index, maps });
         }
         Ok(Self(looks))
     }

@@ -114,7 +114,8 @@ impl Row {
         self.by_severity.iter_mut().for_each(|(_, accuracy)| show(accuracy));
         self.by_round.iter_mut().for_each(show);
         for glance in &mut self.glances {
-            glance.clean.iter_mut().chain(&mut glance.previous).for_each(show);
+            let seen = [&mut glance.clean, &mut glance.learnt, &mut glance.previous];
+            seen.into_iter().flatten().for_each(show);
         }
     }
 
@@ -147,6 +148,7 @@ fn glances(cell: &CellResult) -> Vec<Glance> {
         let glance = |(after, visit): (usize, &DomainFigures)| Glance {
             after,
             clean: visit.figures.accuracy,
+            learnt: None,
             previous: None,
         };
         all = clean.enumerate().map(glance).collect();
@@ -206,7 +208,12 @@ pub(super) fn row(
         let each = |value: fn(&Glance) -> Option<f64>| {
             mean(looks.iter().filter_map(|looks| value(looks.get(i)?)))
         };
-        Glance { after: i, clean: each(|g| g.clean), previous: each(|g| g.previous) }
+        Glance {
+            after: i,
+            clean: each(|g| g.clean),
+            learnt: each(|g| g.learnt),
+            previous: each(|g| g.previous),
+        }
     };
     let cost = first.cost.as_ref().map(|_| {
         let each = |value: &dyn Fn(&Cost) -> f64| {

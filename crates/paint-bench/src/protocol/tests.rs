@@ -162,7 +162,7 @@ fn every_image_decides_the_fingerprint() {
     let mut protocol = Protocol::find("embedded").unwrap();
     protocol.data.name = "npy".into();
     protocol.scenario.domains = Some(vec!["fog".into()]);
-    protocol.probe = Some(probe::Config { clean: 2, previous: 3, data: None });
+    protocol.probe = Some(probe::Config { clean: 2, previous: 3, ..probe::Config::default() });
     let mut resolve = |changed, limit| {
         protocol.scenario.limit = limit;
         let place = Place { data: images(folder.path(), changed), ..place() };

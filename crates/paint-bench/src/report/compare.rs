@@ -1,6 +1,7 @@
 //! Our rows beside the paper's: accuracies with their difference, prompts found again, and what differs between the
 //! protocols.
 
+use paint_data::corruption::Group;
 use paint_run::Result;
 use paint_run::metric::Glance;
 
@@ -40,6 +41,10 @@ pub struct ComparedRow {
     pub paper: f64,
     /// Ours; none where the paper's backbone is of another family.
     pub ours: Option<f64>,
+    /// Ours with a prompt that was learnt from clean images, where the numbers are accuracies on those.
+    pub learnt: Option<f64>,
+    /// The paper's by group of corruptions, where it has them.
+    pub by_group: Vec<(Group, f64)>,
     /// How prompts were found again, where the paper reports it.
     pub matched: Option<Matched>,
 }
@@ -58,10 +63,9 @@ pub struct Matched {
 }
 
 impl ComparedRow {
-    /// Ours, the paper's and the difference.
-    pub(super) fn cells(&self) -> [String; 3] {
-        let difference = self.ours.map(|ours| ours - self.paper);
-        [decimal(self.ours, 2), decimal(Some(self.paper), 2), signed(difference, 2)]
+    /// The paper's mean over a group of corruptions.
+    pub(super) fn paper_by_group(&self, group: Group) -> Option<f64> {
+        self.by_group.iter().find(|(of, _)| *of == group).map(|(_, value)| *value)
     }
 }
 
@@ -103,16 +107,18 @@ impl Comparison {
     pub fn new(results: &Results, name: &str) -> Result<Self> {
         let reference = reference(name)?;
         let shipped = Protocol::find(reference.protocol)?;
-        let accuracy = |row: &Row| {
-            let curve = |value: fn(&Glance) -> Option<f64>| {
-                let values: Vec<f64> = row.glances.iter().filter_map(value).collect();
-                Spread::of(&values).map(|spread| spread.mean)
-            };
-            match reference.measure {
-                Measure::Stream => Some(row.accuracy.mean),
-                Measure::Clean => curve(|glance| glance.clean),
-                Measure::Previous => curve(|glance| glance.previous),
-            }
+        let curve = |row: &Row, value: fn(&Glance) -> Option<f64>| {
+            let values: Vec<f64> = row.glances.iter().filter_map(value).collect();
+            Spread::of(&values).map(|spread| spread.mean)
+        };
+        let accuracy = |row: &Row| match reference.measure {
+            Measure::Stream => Some(row.accuracy.mean),
+            Measure::Clean => curve(row, |glance| glance.clean),
+            Measure::Previous => curve(row, |glance| glance.previous),
+        };
+        let learnt = |row: &Row| match reference.measure {
+            Measure::Clean => curve(row, |glance| glance.learnt),
+            Measure::Stream | Measure::Previous => None,
         };
         let family = results.protocol.family();
         let same_family =
@@ -126,12 +132,28 @@ impl Comparison {
                     .rate
                     .of(row.accuracy.or_else(|| Some(Spread::of(&row.cells)?.mean))?),
                 ours: ours.and_then(accuracy),
+                learnt: ours.and_then(learnt),
+                by_group: row.by_group.iter().map(|(of, v)| (*of, results.rate.of(*v))).collect(),
                 matched: row.matching.map(|paper| Matched::new(paper, ours)),
             })
         };
         let rows = reference.rows.iter().filter_map(row).collect();
         let differences = results.protocol.differences_from_paper(&shipped)?;
         Ok(Self { reference, rows, differences })
+    }
+
+    /// The heads of [`Self::cells`].
+    pub(super) fn heads(&self) -> &'static [&'static str] {
+        const HEADS: [&str; 4] = ["ours", "paper", "difference", "ours, learnt prompt"];
+        let has_learnt = self.rows.iter().any(|row| row.learnt.is_some());
+        &HEADS[..if has_learnt { 4 } else { 3 }]
+    }
+
+    /// One cell for each head.
+    pub(super) fn cells(&self, row: &ComparedRow) -> impl Iterator<Item = String> {
+        let difference = row.ours.map(|ours| ours - row.paper);
+        let figures = [decimal(row.ours, 2), decimal(Some(row.paper), 2), signed(difference, 2)];
+        figures.into_iter().chain([decimal(row.learnt, 2)]).take(self.heads().len())
     }
 
     /// The rows for which the paper reports how prompts were found again.

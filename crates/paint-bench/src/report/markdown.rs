@@ -8,6 +8,7 @@ use paint_run::metric::Glance;
 use super::compare::{Comparison, Matched};
 use super::notice::{notice, title};
 use super::number::{FIGURES, decimal, signed, spread};
+use super::sweep::{Curve, Sweep, sweeps};
 use crate::grid::{MIN_PAIRS, Results, Row};
 
 /// A table: names on the left, as many as there are, and numbers on the right.
@@ -57,8 +58,13 @@ pub fn results_markdown(results: &Results, comparisons: &[Comparison]) -> String
     });
     let _ = write!(text, "\n{}", table(&["row"], &FIGURES.map(|figure| figure.head), figures));
     text.push_str(&significance(results));
+    for sweep in sweeps(results) {
+        text.push_str(&by_value(&sweep, &sweep.curves(results, comparisons)));
+    }
     let (name, title) = (results.rate.name(), results.rate.title());
     text.push_str(&curves(results, &format!("Clean {name} after each domain"), |g| g.clean));
+    let learnt = format!("Clean {name} after each domain, with a prompt learnt from clean images");
+    text.push_str(&curves(results, &learnt, |g| g.learnt));
     text.push_str(&curves(results, &format!("{title} on the domains so far"), |g| g.previous));
     if let Some(count) = results.failed() {
         let _ = writeln!(text, "\n**{count}.** Means are over the others.\n");
@@ -94,6 +100,34 @@ fn significance(results: &Results) -> String {
     text
 }
 
+/// One setting at several values, by group of corruptions; nothing where the domains have no groups, because the table
+/// of all rows has the means.
+fn by_value(sweep: &Sweep<'_>, curves: &[Curve]) -> String {
+    if curves.len() < 2 {
+        return String::new();
+    }
+    let heads: Vec<String> = curves
+        .iter()
+        .flat_map(|curve| {
+            let paper = curve.has_paper().then(|| format!("{}, paper", curve.name));
+            [curve.name.to_owned()].into_iter().chain(paper)
+        })
+        .collect();
+    let lines = sweep.points.iter().enumerate().map(|(at, (value, _))| {
+        let cells = curves.iter().flat_map(|curve| {
+            let paper = curve.has_paper().then(|| decimal(curve.paper[at], 2));
+            [decimal(curve.ours[at], 2)].into_iter().chain(paper)
+        });
+        [value.to_string()].into_iter().chain(cells).collect()
+    });
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    format!(
+        "\n## What {} does, by group of corruptions\n\n{}",
+        markdown(sweep.key),
+        table(&[sweep.key], &heads, lines)
+    )
+}
+
 /// What a probe saw after each visit; nothing where there was no probe.
 fn curves(results: &Results, title: &str, value: fn(&Glance) -> Option<f64>) -> String {
     let seen = |row: &&Row| row.glances.iter().any(|glance| value(glance).is_some());
@@ -111,12 +145,12 @@ fn curves(results: &Results, title: &str, value: fn(&Glance) -> Option<f64>) -> 
 fn beside_the_paper(comparison: &Comparison) -> String {
     let lines = comparison.rows.iter().map(|row| {
         let names = [row.label.clone(), row.backbone.clone().unwrap_or_default()];
-        names.into_iter().chain(row.cells()).collect()
+        names.into_iter().chain(comparison.cells(row)).collect()
     });
     let mut text = format!(
         "\n## Beside the paper: {}\n\n{}",
         comparison.reference.what,
-        table(&["row", "paper's backbone"], &["ours", "paper", "difference"], lines)
+        table(&["row", "paper's backbone"], comparison.heads(), lines)
     );
     if comparison.matched().next().is_some() {
         let lines = comparison.matched().map(|(label, matched)| {
@@ -139,9 +173,27 @@ fn beside_the_paper(comparison: &Comparison) -> String {
 mod tests {
     use paint_run::metric::Rate;
 
-    use super::super::sample::{hostile, results};
+    use super::super::sample::{hostile, results, swept};
     use super::*;
     use crate::grid::paired;
+
+    #[test]
+    fn a_sweep_has_a_table_by_group_beside_the_papers_where_domains_have_groups() {
+        let mut results = swept("prompt_length", &[0.0, 2.0, 4.0]);
+        let paper = [Comparison::new(&results, "prompt-length").unwrap()];
+        let text = results_markdown(&results, &paper);
+        assert!(
+            text.contains(
+                "| prompt_length | noise | noise, paper | weather | weather, paper | mean | mean, paper |\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("| 2 | 58.00 | 56.88 | 70.00 | 67.24 | 64.00 | 60.31 |\n"), "{text}");
+        let text = results_markdown(&results, &[]);
+        assert!(text.contains("| 2 | 58.00 | 70.00 | 64.00 |\n"), "{text}");
+        results.columns[0].name = "sketch".into();
+        assert!(!results_markdown(&results, &paper).contains("by group"));
+    }
 
     #[test]
     fn a_row_names_its_preset_and_what_was_changed() {
@@ -159,7 +211,8 @@ mod tests {
     fn errors_replace_accuracies_and_differences_change_sign() {
         let mut results = results();
         results.significance = vec![paired("paint", "source", &[8.0, 10.0])];
-        results.rows[1].glances = vec![Glance { after: 0, clean: Some(91.0), previous: None }];
+        results.rows[1].glances =
+            vec![Glance { after: 0, clean: Some(91.0), learnt: Some(94.0), previous: None }];
         let results = results.shown_as(Rate::Error);
         let text = results_markdown(&results, &[Comparison::new(&results, "table1").unwrap()]);
         assert!(text.contains("Error in percent."), "{text}");
@@ -167,6 +220,8 @@ mod tests {
         assert!(text.contains("| paint | source | 2 | -9.00 |"), "{text}");
         assert!(text.contains("## Clean error after each domain\n"), "{text}");
         assert!(text.contains("| paint | 9.0 |\n"), "{text}");
+        assert!(text.contains("learnt from clean images\n\n| row | fog |\n"), "{text}");
+        assert!(text.contains("| paint | 6.0 |\n"), "{text}");
         assert!(text.contains("| paint | ViT-B/16 | 36.00 | 8.00 | +28.00 |"), "{text}");
         assert!(!text.contains("ccuracy"), "{text}");
     }
@@ -175,12 +230,13 @@ mod tests {
     fn what_was_seen_after_each_domain_is_a_table_of_its_own() {
         let mut results = results();
         assert!(!results_markdown(&results, &[]).contains("after each domain"));
-        let glance = |after, clean| Glance { after, clean: Some(clean), previous: None };
+        let glance =
+            |after, clean| Glance { after, clean: Some(clean), learnt: None, previous: None };
         results.rows[1].glances = vec![glance(0, 91.0), glance(1, 88.5)];
         let text = results_markdown(&results, &[]);
         assert!(text.contains("domain\n\n| row | fog | shot_noise |\n"), "{text}");
         assert!(text.contains("| paint | 91.0 | 88.5 |"), "{text}");
-        assert!(!text.contains("domains so far"), "{text}");
+        assert!(!text.contains("domains so far") && !text.contains("learnt"), "{text}");
     }
 
     #[test]

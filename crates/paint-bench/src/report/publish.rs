@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::compare::Comparison;
 use super::csv::results_csv;
-use super::html::{BenchPage, CamMap, CamShot, Shot, Trace, bench_page};
+use super::html::{BenchPage, CamShot, Shot, Trace, bench_page};
 use super::latex::results_latex;
 use super::markdown::results_markdown;
 use crate::grid::{Cell, Grid, Looks, Outcome, Results, Row};
@@ -162,7 +162,7 @@ impl Pictures {
         };
         let mut config = run[0].config.clone();
         config.method = Method::source();
-        (config.probe, config.source) = (None, None);
+        config.source = None;
         let experiment = Experiment::open(config.on_cpu())?;
         Ok(Self { shots: shots(&experiment)?, cams: cams(&experiment, &run, results)? })
     }
@@ -198,7 +198,7 @@ fn shots(experiment: &Experiment) -> Result<Vec<Shot>> {
 
 /// Where the first row, the last and the best of the others looked at the end of the stream.
 fn cams(experiment: &Experiment, run: &[&Cell], results: &Results) -> Result<Vec<CamShot>> {
-    let (rows, info) = (&results.rows, experiment.dataset.info());
+    let rows = &results.rows;
     let best_between = (1..rows.len().saturating_sub(1))
         .rev()
         .max_by(|&a, &b| rows[a].accuracy.mean.total_cmp(&rows[b].accuracy.mean));
@@ -209,11 +209,9 @@ fn cams(experiment: &Experiment, run: &[&Cell], results: &Results) -> Result<Vec
         let Some(cell) = run.iter().find(|cell| cell.label == *label) else { continue };
         for (i, look) in Looks::read(&cell.config.out)?.iter().enumerate() {
             if shots.len() <= i {
-                let sample = experiment.dataset.sample(look.at().domain, look.at().index)?;
-                shots.push(CamShot::new(experiment, look.at(), sample));
+                shots.push(CamShot::new(experiment, look.at())?);
             }
-            let (map, said) = (look.map.clone(), info.class_name(look.map.predicted));
-            shots[i].maps.push(CamMap { label: label.clone(), map, said });
+            shots[i].add(experiment, label, look.maps.clone());
         }
     }
     Ok(shots)
@@ -223,7 +221,7 @@ fn cams(experiment: &Experiment, run: &[&Cell], results: &Results) -> Result<Vec
 mod tests {
     use super::*;
     use crate::grid::tests::{place, protocol};
-    use crate::grid::{Failure, Variant, execute};
+    use crate::grid::{Failure, Look, Variant, execute};
 
     fn finished_grid(out: &Path) -> (Grid, Outcome) {
         let place = place(out);
@@ -300,6 +298,11 @@ mod tests {
         let (mut grid, outcome) = finished_grid(temp.path());
         let page = published(&grid, &outcome);
         assert!(page.contains("<section id=\"maps\">"));
+        assert!(page.contains("<th>paint</th><th>paint, clean</th>"));
+        let looks = Looks::read(&grid.cells[0].config.out).unwrap();
+        let differ =
+            |look: &Look| look.maps.clean.as_ref().is_some_and(|map| *map != look.maps.map);
+        assert!(looks.iter().all(differ) && looks.iter().count() > 0);
         // No method can be built any more.
         grid.cells.iter_mut().for_each(|cell| cell.config.method.name = "gone".into());
         assert!(published(&grid, &outcome) == page);

@@ -150,7 +150,8 @@ mod tests {
     fn a_section_has_a_column_for_each_result_the_hash_and_the_best_in_bold() {
         let (both, mut one) = (results(), results());
         one.rows.remove(0);
-        one.rows[0].glances = vec![Glance { after: 1, clean: Some(91.25), previous: None }];
+        one.rows[0].glances =
+            vec![Glance { after: 1, clean: Some(91.25), learnt: None, previous: None }];
         let section = readme_section(&[("one".into(), one), ("both".into(), both.clone())]);
         let head = "| accuracy | [one](results/one/results.md) | [both](results/both/results.md) |";
         assert!(section.contains(head), "{section}");

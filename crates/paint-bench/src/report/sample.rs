@@ -29,6 +29,11 @@ fn row(label: &str, method: &str, settings: serde_json::Value, cells: &[f64]) ->
     row
 }
 
+/// Domains by name.
+pub(crate) fn columns(names: &[&str]) -> Vec<Column> {
+    names.iter().map(|name| Column { name: (*name).into() }).collect()
+}
+
 /// Two rows over two domains.
 pub(crate) fn results() -> Results {
     let protocol = Protocol::find("embedded").unwrap();
@@ -41,7 +46,7 @@ pub(crate) fn results() -> Results {
         target: None,
         protocol,
         images: Some(50),
-        columns: ["fog", "shot_noise"].map(|name| Column { name: name.into() }).into(),
+        columns: columns(&["fog", "shot_noise"]),
         rows: vec![
             row("source", "source", serde_json::json!({}), &[50.0, 60.0]),
             row("paint", "paint", settings, &[70.0, 58.0]),
@@ -53,7 +58,20 @@ pub(crate) fn results() -> Results {
     }
 }
 
-/// The same, with names that every format would act on.
+/// The second row once for each value of one of its settings, under the label that the paper's row has.
+pub(crate) fn swept(key: &str, values: &[f64]) -> Results {
+    let mut results = results();
+    let row = results.rows.remove(1);
+    let at = |value: &f64| Row {
+        label: format!("{key}={value}"),
+        own: BTreeMap::from([(key.to_owned(), (*value).into())]),
+        ..row.clone()
+    };
+    results.rows = values.iter().map(at).collect();
+    results
+}
+
+/// Two rows with names that every format would act on.
 pub(crate) fn hostile() -> Results {
     renamed("a\u{1b}[2J\r\n\\end{x}% | <img src=x onerror=y> & \"b\", `c` $x$")
 }

@@ -8,9 +8,11 @@ use paint_run::table::aligned;
 
 use super::notice::notice;
 use super::number::{decimal, spread};
+use super::sweep::{groups, mean_over, sweeps};
 use crate::grid::Results;
 
-/// A line for each domain, a column for each row of the table, and below them the settings of the rows.
+/// A line for each domain, a column for each row of the table, and below them the settings of the rows. A sweep also
+/// has a line for each group of corruptions.
 pub fn results_terminal(results: &Results) -> String {
     let head = match results.rate {
         Rate::Accuracy => "domain",
@@ -21,6 +23,11 @@ pub fn results_terminal(results: &Results) -> String {
     for (c, column) in results.columns.iter().enumerate() {
         let cells = results.rows.iter().map(|row| decimal(row.by_domain[c], 1));
         lines.push([column.name.clone()].into_iter().chain(cells).collect());
+    }
+    let groups = if sweeps(results).is_empty() { Vec::new() } else { groups(results) };
+    for (group, columns) in groups {
+        let cells = results.rows.iter().map(|row| decimal(mean_over(row, &columns), 2));
+        lines.push([format!("mean of {}", group.name())].into_iter().chain(cells).collect());
     }
     let means = results.rows.iter().map(|row| spread(row.accuracy, "±"));
     lines.push(["mean".to_owned()].into_iter().chain(means).collect());
@@ -38,8 +45,18 @@ pub fn results_terminal(results: &Results) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{hostile, results};
+    use super::super::sample::{hostile, results, swept};
     use super::*;
+
+    #[test]
+    fn a_sweep_ends_with_the_means_of_the_groups() {
+        let text = results_terminal(&swept("prompt_length", &[0.0, 2.0, 4.0]));
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[4], ["mean", "of", "noise", "58.00", "58.00", "58.00"], "{text}");
+        assert_eq!(lines[5][2], "weather", "{text}");
+        assert!(!results_terminal(&results()).contains("mean of"));
+    }
 
     #[test]
     fn the_settings_of_a_row_stand_below_its_numbers() {

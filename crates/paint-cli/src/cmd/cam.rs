@@ -6,13 +6,14 @@ use std::sync::Arc;
 use anyhow::{Context as _, ensure};
 use paint_bench::cam::{look, side_by_side};
 use paint_bench::protocol::{Place, Protocol};
-use paint_bench::report::html::{CamMap, CamShot, cam_page};
-use paint_data::dataset::{Corrupt, Labels, entry_at};
+use paint_bench::report::html::{CamShot, cam_page};
+use paint_data::dataset::{self, Corrupt, Labels, Options, entry_at};
 use paint_data::{BatchPlan, Loader, ReadAhead, Stream};
 use paint_methods::Registry;
 use paint_run::Experiment;
 use paint_run::experiment::write_text;
 use paint_run::model::embedded;
+use paint_run::probe;
 use paint_tensor::Tensor;
 use serde::Serialize;
 
@@ -43,6 +44,9 @@ pub(crate) struct Args {
     /// Corrupt the images first; see `paint list corruptions` [default: fog for the embedded images, none for --images]
     #[arg(long)]
     corruption: Option<String>,
+    /// Clean images that --images were made from, in the same order; drawn beside them
+    #[arg(long, value_name = "PATH", requires = "images")]
+    clean_data: Option<PathBuf>,
     /// Class to explain, by number [default: the predicted one]
     #[arg(long)]
     class: Option<usize>,
@@ -69,6 +73,9 @@ struct Drawn {
     truth: Option<String>,
     /// The class each method predicts, in their order.
     predicted: Vec<String>,
+    /// The class each method predicts for the clean image, where that is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    predicted_clean: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -85,6 +92,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let experiment = open(args, &mut protocol, name)?;
         add(args, &experiment, &mut shots).with_context(|| format!("method {name}"))?;
     }
+    ensure!(
+        args.clean_data.is_none() || shots.iter().all(|shot| shot.clean.is_some()),
+        "--clean-data: expected the images that --images were made from, as many and with the same labels in the same order"
+    );
     let drawn = draw(&shots, &args.out)?;
     let page = args.out.join("cam.html");
     write_text(&page, &cam_page(&protocol.what, &shots)?)?;
@@ -112,6 +123,7 @@ fn protocol(args: &Args) -> anyhow::Result<Protocol> {
             check_images(images, &args.out)?;
             protocol.data.name = entry_at(images).name.into();
             protocol.data.corrupt = args.corruption.as_ref().map(|_| Corrupt::default());
+            protocol.probe = args.clean_data.as_deref().map(clean_images).transpose()?;
             format!("{} images of {}", args.count, images.display())
         }
         None => "embedded images".to_owned(),
@@ -136,6 +148,14 @@ fn protocol(args: &Args) -> anyhow::Result<Protocol> {
     };
     protocol.check(&Registry::default())?;
     Ok(protocol)
+}
+
+/// Clean images beside those of the stream; nothing is counted on them.
+fn clean_images(path: &Path) -> anyhow::Result<probe::Config> {
+    ensure!(path.exists(), "no such folder or file: {}", path.display());
+    let (name, path) = (entry_at(path).name.into(), path.to_owned());
+    let data = dataset::Config { name, path, options: Options::default(), corrupt: None };
+    Ok(probe::Config { data: Some(data), ..probe::Config::default() })
 }
 
 fn check_images(images: &Path, out: &Path) -> anyhow::Result<()> {
@@ -165,6 +185,8 @@ fn open(args: &Args, protocol: &mut Protocol, method: &str) -> anyhow::Result<Ex
     };
     let mut unlabelled = protocol.clone();
     unlabelled.data.options.labels = Labels::Ignored;
+    let clean = unlabelled.probe.as_mut().and_then(|probe| probe.data.as_mut());
+    clean.into_iter().for_each(|data| data.options.labels = Labels::Ignored);
     let Ok(experiment) = Experiment::open(config(&unlabelled)) else { return Err(refused.into()) };
     note!("labels are ignored: {refused}");
     *protocol = unlabelled;
@@ -174,6 +196,7 @@ fn open(args: &Args, protocol: &mut Protocol, method: &str) -> anyhow::Result<Ex
 fn place(args: &Args) -> Place {
     Place {
         data: args.images.clone().unwrap_or_default(),
+        clean: args.clean_data.clone().unwrap_or_default(),
         device: args.network.compute.device().to_owned(),
         precision: args.network.compute.precision().to_owned(),
         threads: args.network.compute.threads.threads,
@@ -195,16 +218,14 @@ fn add(args: &Args, experiment: &Experiment, shots: &mut Vec<CamShot>) -> anyhow
         method.set_domain(batch.plan.samples.first().map(|sample| sample.domain));
         method.step(&images)?;
     }
-    let info = experiment.dataset.info();
     let samples = experiment.stream.batches.iter().flat_map(|batch| &batch.samples);
     for (i, at) in samples.take(args.count).enumerate() {
-        let seen = look(experiment, &mut *method, *at, args.class)?;
-        let (sample, map) = seen.context("the network has no attention to look at")?;
+        let maps = look(experiment, &mut *method, *at, args.class)?;
+        let maps = maps.context("the network has no attention to look at")?;
         if shots.len() <= i {
-            shots.push(CamShot::new(experiment, *at, sample));
+            shots.push(CamShot::new(experiment, *at)?);
         }
-        let (label, said) = (experiment.config.method.name.clone(), info.class_name(map.predicted));
-        shots[i].maps.push(CamMap { label, map, said });
+        shots[i].add(experiment, &experiment.config.method.name, maps);
     }
     Ok(())
 }
@@ -226,24 +247,25 @@ fn first_images(stream: &Stream, count: usize) -> Stream {
     Stream { batches }
 }
 
-/// One PNG for each image: the image, then the map of each method.
+/// One PNG for each image: the image, then the map of each method, each beside that of the clean image.
 fn draw(shots: &[CamShot], out: &Path) -> anyhow::Result<Vec<Drawn>> {
     /// Small images are enlarged to about this many pixels.
     const SIDE: usize = 192;
     ensure!(!shots.is_empty(), "there is no image to draw");
     let mut drawn = Vec::new();
     for (i, shot) in shots.iter().enumerate() {
-        let mut panels = vec![shot.image.clone()];
-        for map in &shot.maps {
-            panels.push(map.map.over(&shot.image)?);
-        }
+        let panels = shot.panels()?;
         let factor = (SIDE / shot.image.height()).max(1);
         let file = format!("{i:03}.png");
         let path = out.join(&file);
         let image = side_by_side(&panels, factor)?;
         paint_data::write_atomically(&path, |file| image.write_png(file))?;
-        let predicted = shot.maps.iter().map(|map| map.said.clone()).collect();
-        drawn.push(Drawn { file, truth: shot.truth.clone(), predicted });
+        drawn.push(Drawn {
+            file,
+            truth: shot.truth.clone(),
+            predicted: shot.maps.iter().map(|map| map.said.clone()).collect(),
+            predicted_clean: shot.maps.iter().filter_map(|map| map.said_of_clean.clone()).collect(),
+        });
     }
     Ok(drawn)
 }

@@ -93,11 +93,12 @@ fn of_method(method: &MethodEntry) -> String {
         SourceNeed::Unlabelled => " [looks at source images first]",
         SourceNeed::Labelled => " [looks at labelled source images first]",
     };
-    format!("{}{need}", method.what)
+    let single = if method.works_on_single_images { " [works at batch 1]" } else { "" };
+    format!("{}{need}{single}", method.what)
 }
 
 fn describe(corruption: &Corruption) -> String {
-    let group = format!("{:?}", corruption.group).to_lowercase();
+    let group = corruption.group.name();
     let draws = if corruption.random { "random" } else { "deterministic" };
     let role = if corruption.held_out { ", held out for choosing hyper-parameters" } else { "" };
     format!("{group}, {draws}{role}")

@@ -7,7 +7,8 @@ use paint_data::Image;
 
 use crate::{paint, told};
 
-/// The pixels of one panel of a drawing: 0 is the image, then one for each method.
+/// The pixels of one panel of a drawing: 0 is the image, then one for each method, each followed by that of the clean
+/// image where it is known.
 fn panel(drawing: &Path, index: usize) -> Vec<u8> {
     const SIDE: usize = 192;
     const GAP: usize = 12;
@@ -31,7 +32,8 @@ fn no_images_to_adapt_to_leaves_every_method_at_the_source_model() {
             cam(&out, &["--methods", "source,tent", "--adapt", adapt, "--set", "tent.lr=0.1"]);
         assert!(output.status.success(), "{}", told(&output));
         let drawing = out.join("000.png");
-        assert_eq!(panel(&drawing, 1) == panel(&drawing, 2), same, "--adapt {adapt}");
+        assert_eq!(panel(&drawing, 2) == panel(&drawing, 4), same, "--adapt {adapt}");
+        assert_eq!(panel(&drawing, 3) == panel(&drawing, 5), same, "--adapt {adapt}, clean");
     }
 }
 

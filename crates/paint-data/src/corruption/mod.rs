@@ -64,6 +64,21 @@ pub enum Group {
     Digital,
 }
 
+impl Group {
+    /// All groups, in the benchmark's order.
+    pub const ALL: [Self; 4] = [Self::Noise, Self::Blur, Self::Weather, Self::Digital];
+
+    /// The name in lists, tables and charts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Noise => "noise",
+            Self::Blur => "blur",
+            Self::Weather => "weather",
+            Self::Digital => "digital",
+        }
+    }
+}
+
 /// Which of the two published parameter tables to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {

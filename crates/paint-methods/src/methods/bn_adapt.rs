@@ -54,6 +54,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "the source model whose batch norms use the statistics of the batch",
     needs_source: SourceNeed::None,
     runs_on: Networks::BatchNorms,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| {

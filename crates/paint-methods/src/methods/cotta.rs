@@ -120,6 +120,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "a slow teacher, averaged over views if the source is unsure; parameters are restored at random",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Cotta::new(args, Config::read(settings)?)?))),

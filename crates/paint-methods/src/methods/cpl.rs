@@ -91,6 +91,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "minimises the conjugate of the source's training loss by training the normalisation layers",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Cpl::new(args, Config::read(settings)?)?))),

@@ -97,6 +97,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "TENT on confident samples whose prediction breaks when patches of the image change places",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Deyo::new(args, Config::read(settings)?)?))),

@@ -132,6 +132,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "prompts that restore the source's statistics, kept in a set and mixed for batches like those met before",
     needs_source: SourceNeed::Unlabelled,
     runs_on: Networks::Transformers,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| {

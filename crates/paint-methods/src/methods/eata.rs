@@ -130,6 +130,7 @@ pub(super) const ENTRY_ETA: MethodEntry = MethodEntry {
     what: "TENT on samples that are confident and unlike earlier ones",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Eta::KIND.keys(),
     build: |args, settings| {
@@ -144,6 +145,7 @@ pub(super) const ENTRY_EATA: MethodEntry = MethodEntry {
     what: "ETA, with each parameter pulled back to the source by its Fisher information",
     needs_source: SourceNeed::Unlabelled,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Eata::KIND.keys(),
     build: |args, settings| {

@@ -175,6 +175,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "trains small networks beside a frozen one, held to what its parts give without them",
     needs_source: SourceNeed::Labelled,
     runs_on: Networks::Convolutional,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| {

@@ -87,6 +87,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "a Gaussian head that learns class means from the stream, joined with the classifier; no gradients",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Gain::new(args, Config::read(settings)?)?))),

@@ -122,6 +122,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "tokens moved towards clean statistics, as far as evidence goes; with or without a gradient step",
     needs_source: SourceNeed::Statistics,
     runs_on: Networks::All,
+    works_on_single_images: true,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Keel::new(args, Config::read(settings)?)?)),

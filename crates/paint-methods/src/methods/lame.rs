@@ -95,6 +95,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "gives similar images of a batch similar classes; nothing trains",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: true,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| {

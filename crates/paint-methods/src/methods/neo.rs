@@ -74,6 +74,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "takes the mean feature of the stream away before the classifier",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: true,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Neo::new(args, Config::read(settings)?)?))),

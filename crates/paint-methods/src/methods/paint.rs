@@ -75,6 +75,10 @@
 //! - For a single image both terms of `L_mi` are the same number, and it is left out unless `diversity_weight` is 0.
 //!   The released code makes no exception: with its weights for ImageNet-R it would raise the entropy of a single
 //!   image.
+//! - Anti-forgetting test: the paper allocates a prompt to the source data by the same queries, and learns it; it says
+//!   neither how long nor whether the blocks move with it. A probe takes the prompt that the queries give and does not
+//!   tune it; with `probe.learn` a copy tunes it on that many batches, the blocks staying as the stream left them, and
+//!   both numbers are reported.
 //! - The oracle uses the number of the true domain as the prompt's, and leaves the keys alone.
 
 mod algorithm;
@@ -111,6 +115,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "one prompt per domain, found by its key; prompts and first blocks tuned on mutual information and mixing",
     needs_source: SourceNeed::None,
     runs_on: Networks::Transformers,
+    works_on_single_images: false,
     presets: Presets::Named(Preset::NAMES),
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Paint::new(args, Config::read(settings)?)?)),

@@ -133,6 +133,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "moves what each block gives to the source's mean and covariance; no gradients",
     needs_source: SourceNeed::Unlabelled,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Pea::new(args, Config::read(settings)?)?))),

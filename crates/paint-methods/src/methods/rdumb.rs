@@ -85,6 +85,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "ETA with a full reset at regular intervals",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| {

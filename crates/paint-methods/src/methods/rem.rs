@@ -109,6 +109,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "views without the most attended patches follow the whole image, and must not be surer",
     needs_source: SourceNeed::None,
     runs_on: Networks::Transformers,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Rem::new(args, Config::read(settings)?)?))),

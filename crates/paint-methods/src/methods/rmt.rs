@@ -160,6 +160,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "a mean teacher with symmetric cross-entropy, class prototypes and source replay",
     needs_source: SourceNeed::Labelled,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Rmt::new(args, Config::read(settings)?)?))),

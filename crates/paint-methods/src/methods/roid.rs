@@ -150,6 +150,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "weighted likelihood ratios and a view that must agree; weights drawn to the source, priors corrected",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Roid::new(args, Config::read(settings)?)?))),

@@ -95,6 +95,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "a slow teacher and its student on a class-balanced memory; batch norms with moving statistics",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: true,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Rotta::new(args, Config::read(settings)?)?))),

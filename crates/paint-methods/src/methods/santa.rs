@@ -74,6 +74,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "stays near the source's predictions and aligns features with its class prototypes",
     needs_source: SourceNeed::Labelled,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| {

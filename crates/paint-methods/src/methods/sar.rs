@@ -129,6 +129,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "TENT on confident samples, away from sharp minima, with a reset when it collapses",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Sar::new(args, Config::read(settings)?)?))),

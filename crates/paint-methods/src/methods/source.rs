@@ -34,6 +34,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "the source model, frozen",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: true,
     presets: Presets::None,
     keys: &[],
     build: |args, settings| {

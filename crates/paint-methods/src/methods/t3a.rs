@@ -67,6 +67,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "replaces the classifier by the mean of its confident features, class by class",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: true,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(T3a::new(args, &Config::read(settings)?)?))),

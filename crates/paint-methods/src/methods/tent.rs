@@ -78,6 +78,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "minimises the entropy of its predictions by training the normalisation layers",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Tent::new(args, &Config::read(settings)?)?))),

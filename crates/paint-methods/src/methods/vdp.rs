@@ -99,6 +99,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "two prompts in pixel space before a frozen network, one per domain and one for all (our reading)",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| Ok(Box::new(Deployed::new(Vdp::new(args, Config::read(settings)?)?))),

@@ -81,6 +81,7 @@ pub(super) const ENTRY: MethodEntry = MethodEntry {
     what: "TENT through a linear predictor before the classifier, held to the prediction without it",
     needs_source: SourceNeed::None,
     runs_on: Networks::All,
+    works_on_single_images: false,
     presets: Presets::ByNetwork,
     keys: Config::KIND.keys(),
     build: |args, settings| {

@@ -10,6 +10,9 @@ pub struct Glance {
     /// The accuracy on clean source images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clean: Option<f64>,
+    /// The same with a prompt that was learnt from clean images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt: Option<f64>,
     /// The accuracy on all domains visited so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<f64>,

@@ -6,4 +6,5 @@ mod experiment;
 mod resume;
 mod runner;
 mod session;
+mod single_images;
 mod support;

@@ -30,7 +30,7 @@ pub struct BenchPage<'a> {
     pub warnings: &'a [String],
 }
 
-const MAPS: &str = "Gradient-weighted attention for the predicted class, averaged over blocks, with the state at the end of the stream.";
+const MAPS: &str = "Gradient-weighted attention for the predicted class, averaged over blocks, with the state at the end of the stream; beside it, where it is known, the clean image that the corrupted one was made from.";
 
 /// The page.
 pub fn bench_page(bench: &BenchPage<'_>) -> String {

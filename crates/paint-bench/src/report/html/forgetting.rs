@@ -16,11 +16,17 @@ pub(super) fn section(results: &Results, comparisons: &[Comparison], page: &mut 
     let (paper, paper_previous) = (of(Measure::Clean), of(Measure::Previous));
     let title = format!("clean {}", results.rate.name());
     let clean = curves(results, paper, &title, |g| g.clean);
+    let title = format!("{title}, learnt prompt");
+    let learnt = curves(results, paper, &title, |g| g.learnt);
     let previous = curves(results, paper_previous, "domains so far", |g| g.previous);
     if clean.is_none() && previous.is_none() {
         return;
     }
     let mut html = clean.unwrap_or_default();
+    if let Some(learnt) = learnt {
+        html.push_str("<h3>With a prompt learnt from clean images</h3>");
+        html.push_str(&learnt);
+    }
     if let Some(previous) = previous {
         html.push_str("<h3>Domains visited so far</h3>");
         html.push_str(&previous);
@@ -71,7 +77,7 @@ fn curves(
 
 /// Start, end and loss of each curve.
 fn table(results: &Results) -> String {
-    let mut table = Table::new([
+    let mut heads = vec![
         "row",
         "clean, after the first domain",
         "after the last",
@@ -81,19 +87,57 @@ fn table(results: &Results) -> String {
             Rate::Error => "highest",
         },
         "domains so far, mean",
-    ]);
+    ];
+    let has_learnt =
+        results.rows.iter().flat_map(|row| &row.glances).any(|glance| glance.learnt.is_some());
+    if has_learnt {
+        heads.extend(["clean with a learnt prompt, after the first domain", "after the last"]);
+    }
+    let mut table = Table::new(heads);
     for row in results.rows.iter().filter(|row| !row.glances.is_empty()) {
-        let clean: Vec<f64> = row.glances.iter().filter_map(|glance| glance.clean).collect();
-        let previous: Vec<f64> = row.glances.iter().filter_map(|glance| glance.previous).collect();
+        let seen = |value: fn(&Glance) -> Option<f64>| -> Vec<f64> {
+            row.glances.iter().filter_map(value).collect()
+        };
+        let (clean, learnt) = (seen(|glance| glance.clean), seen(|glance| glance.learnt));
         let (first, last) = (clean.first().copied(), clean.last().copied());
-        table.row([
+        let mut cells = vec![
             row.label.clone(),
             decimal(first, 1),
             decimal(last, 1),
             signed(first.zip(last).map(|(first, last)| last - first), 1),
             decimal(clean.iter().copied().reduce(|a, b| results.rate.worse(a, b)), 1),
-            decimal(Spread::of(&previous).map(|spread| spread.mean), 1),
-        ]);
+            decimal(Spread::of(&seen(|glance| glance.previous)).map(|spread| spread.mean), 1),
+        ];
+        if has_learnt {
+            cells.extend([learnt.first(), learnt.last()].map(|value| decimal(value.copied(), 1)));
+        }
+        table.row(cells);
     }
     table.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample::results;
+
+    #[test]
+    fn numbers_of_a_learnt_prompt_stand_beside_the_others_where_there_are_any() {
+        let mut results = results();
+        let glance = |after, learnt| Glance { after, clean: Some(90.0), learnt, previous: None };
+        results.rows[0].glances = vec![glance(0, None), glance(1, None)];
+        assert!(!table(&results).contains("learnt"));
+        results.rows[1].glances = vec![glance(0, Some(91.0)), glance(1, Some(92.5))];
+        let html = table(&results);
+        assert!(html.contains("<td>-</td><td>91.0</td><td>92.5</td></tr>"), "{html}");
+        assert!(html.contains("<td>-</td><td>-</td><td>-</td></tr>"), "{html}");
+        let mut page = Page::new("t", "");
+        section(&results, &[Comparison::new(&results, "antiforget").unwrap()], &mut page);
+        let html = page.finish();
+        assert_eq!(html.matches("With a prompt learnt from clean images").count(), 1);
+        let beside = Comparison::new(&results, "antiforget").unwrap();
+        assert_eq!(beside.heads().last(), Some(&"ours, learnt prompt"));
+        let paint = beside.rows.iter().find(|row| row.label == "paint").unwrap();
+        assert_eq!((paint.ours, paint.learnt), (Some(90.0), Some(91.75)));
+    }
 }

@@ -15,8 +15,11 @@ use crate::report::number::{decimal, spread};
 const FEWEST: usize = 3;
 
 /// What a reader can ask of a row: the word in the page, and what is written beside the box.
-const FILTERS: [(&str, &str); 2] =
-    [("source-free", "needs no source images"), ("forward-only", "no backward pass")];
+const FILTERS: [(&str, &str); 3] = [
+    ("source-free", "needs no source images"),
+    ("forward-only", "no backward pass"),
+    ("single-images", "works at batch 1"),
+];
 
 pub(super) fn section(results: &Results, timings: &[CellTiming], page: &mut Page) {
     if results.rows.len() < FEWEST || results.mixed {
@@ -61,7 +64,8 @@ fn ranked(results: &Results) -> Vec<&Row> {
 /// One line. The mean leads to the protocol and the command.
 fn line(row: &Row, timings: &[CellTiming], html: &mut String) {
     let methods = Registry::default();
-    let need = methods.find(&row.method).ok().map(|entry| entry.needs_source);
+    let entry = methods.find(&row.method).ok();
+    let need = entry.map(|entry| entry.needs_source);
     let source = match need {
         Some(SourceNeed::None) => "none",
         Some(SourceNeed::Statistics) => "statistics",
@@ -71,7 +75,11 @@ fn line(row: &Row, timings: &[CellTiming], html: &mut String) {
     };
     let cost = row.cost.as_ref();
     let free = need.is_some_and(|need| !need.reads_images());
-    let holds = [free, cost.is_some_and(|cost| cost.backwards == 0.0)];
+    let holds = [
+        free,
+        cost.is_some_and(|cost| cost.backwards == 0.0),
+        entry.is_some_and(|entry| entry.works_on_single_images),
+    ];
     let words = FILTERS.iter().zip(holds).filter(|(_, holds)| *holds).map(|((word, _), _)| *word);
     let _ = write!(
         html,
@@ -122,7 +130,8 @@ mod tests {
         for part in [
             "<tr data-holds=\"\"><th>rmt",
             "<tr data-holds=\"source-free\"><th>paint",
-            "<tr data-holds=\"source-free forward-only\"><th>source",
+            "<tr data-holds=\"source-free forward-only single-images\"><th>source",
+            "<input type=\"checkbox\" value=\"single-images\">works at batch 1</label>",
             "<td>labelled images</td>",
         ] {
             assert!(html.contains(part), "{part}: {html}");

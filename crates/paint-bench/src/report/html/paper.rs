@@ -6,10 +6,11 @@ use crate::report::compare::{Comparison, Matched};
 
 pub(super) fn section(comparison: &Comparison, page: &mut Page) {
     let reference = &comparison.reference;
-    let mut table = Table::new(["row", "paper's backbone", "ours", "paper", "difference"]);
+    let heads = ["row", "paper's backbone"].iter().chain(comparison.heads());
+    let mut table = Table::new(heads);
     for row in &comparison.rows {
         let names = [row.label.clone(), row.backbone.clone().unwrap_or_default()];
-        table.row(names.into_iter().chain(row.cells()));
+        table.row(names.into_iter().chain(comparison.cells(row)));
     }
     let mut html = table.finish();
     if comparison.matched().next().is_some() {

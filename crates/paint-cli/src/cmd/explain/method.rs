@@ -36,10 +36,16 @@ pub(super) fn explain(row: &MethodEntry) -> anyhow::Result<Explanation> {
             "a network with batch norms; without them it leaves the model as it is"
         }
     };
+    let at_batch_1 = if row.works_on_single_images {
+        "works on single images as they come"
+    } else {
+        "needs batches; single images with --stream, which makes batches of them"
+    };
     let mut facts = vec![
         ("paper", paper(row.paper)),
         ("runs on", networks.to_owned()),
         ("needs", needs.to_owned()),
+        ("at batch 1", at_batch_1.to_owned()),
     ];
     facts.extend(chosen.map(|text| ("preset", text)));
     let resolved = resolved(row)?;

@@ -75,6 +75,21 @@ impl Paint {
         })
     }
 
+    /// A copy that goes on with the prompts alone.
+    pub(super) fn with_frozen_network(&self) -> Self {
+        Self {
+            config: Config { blocks: 0, train_cls_token: false, ..self.config.clone() },
+            quirks: self.quirks,
+            l_mi: self.l_mi,
+            networks: self.networks.duplicate(),
+            memory: self.memory.clone(),
+            retriever: self.retriever.clone(),
+            mixing: Arc::clone(&self.mixing),
+            views: Arc::clone(&self.views),
+            step: self.step,
+        }
+    }
+
     /// The settings in use.
     pub fn config(&self) -> &Config {
         &self.config

@@ -95,6 +95,11 @@ impl Method for Paint {
         self.networks.logits(&embedding, prompt)
     }
 
+    fn prompt_learner(&self) -> Option<Box<dyn Method>> {
+        (self.config.prompt_length > 0)
+            .then(|| Box::new(self.with_frozen_network()) as Box<dyn Method>)
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.networks.reset();
         self.memory.reset();

@@ -80,6 +80,26 @@ fn a_domain_not_met_before_is_probed_with_a_prompt_of_its_own_that_is_not_kept()
     }
 }
 
+#[test]
+fn a_copy_learns_a_prompt_and_leaves_the_network_and_the_method_alone() {
+    let strange = images(7, 6);
+    for preset in ["paper_adam", "reference_cifar10_c"] {
+        let mut paint = paint(&toml! { preset = preset oracle = true lr_prompts = 0.5 });
+        paint.set_domain(Some(0));
+        paint.step(&images(1, 6)).unwrap();
+        paint.set_domain(Some(9));
+        let (before, probed) = (saved(&paint), paint.probe(&strange).unwrap().to_vec().unwrap());
+        let mut copy = paint.with_frozen_network();
+        copy.step(&strange).unwrap();
+        assert_ne!(copy.probe(&strange).unwrap().to_vec().unwrap(), probed, "{preset}");
+        assert_eq!(fingerprint(&copy, &Trainable::All), fingerprint(&paint, &Trainable::All));
+        assert!(copy.memory().len() == 2 && saved(&paint) == before, "{preset}");
+        assert_eq!(paint.probe(&strange).unwrap().to_vec().unwrap(), probed, "{preset}");
+    }
+    let bare = paint(&toml! { preset = "paper_adam" prompt_length = 0 });
+    assert!(bare.prompt_learner().is_none());
+}
+
 /// On the device that `PAINT_TEST_DEVICE` names: a GPU records these passes, the CPU computes them every time.
 #[test]
 fn passes_that_were_recorded_change_no_bit() {
