@@ -13,12 +13,16 @@ pub(super) struct Candidate {
     pub(super) settings: Table,
 }
 
-/// A candidate with its accuracy for each seed.
+/// A candidate with what it reached, seed by seed.
 pub(super) struct Measured {
     pub(super) candidate: Candidate,
+    /// The mean over the stream.
     pub(super) accuracy: Vec<f64>,
-    /// Visit by visit, over all seeds.
-    pub(super) visits: Vec<f64>,
+    /// What it is ranked by: that mean, or the mean of the last round where that is lower. A short stream flatters
+    /// settings that are about to ruin a model; the last round is where it begins to show.
+    pub(super) standing: Vec<f64>,
+    /// Each corruption in the first and in the last round, over all seeds.
+    pub(super) ends: Vec<[f64; 2]>,
     pub(super) config: Config,
 }
 
@@ -28,27 +32,33 @@ impl Measured {
         &self.config.method.settings
     }
 
-    pub(super) fn mean(&self) -> f64 {
-        Spread::of(&self.accuracy).map_or(f64::NEG_INFINITY, |spread| spread.mean)
+    pub(super) fn rank(&self) -> f64 {
+        Spread::of(&self.standing).map_or(f64::NEG_INFINITY, |spread| spread.mean)
     }
 
-    /// Whether it is better than the usual settings with every seed, and in no visit clearly worse.
+    /// Whether it is better than the usual settings with every seed, and loses no corruption on the way: none is in
+    /// the last round clearly worse than it was at first and than with the usual settings.
     fn is_safe_beside(&self, usual: &Self) -> bool {
-        let pairs = self.accuracy.iter().zip(&usual.accuracy);
-        let visits = self.visits.iter().zip(&usual.visits);
-        pairs.into_iter().all(|(ours, usual)| ours > usual)
-            && visits.into_iter().all(|(ours, usual)| ours + HARM >= *usual)
+        let mut pairs = self.standing.iter().zip(&usual.standing);
+        let holds = |([first, last], [_, usual]): (&[f64; 2], &[f64; 2])| {
+            last + HARM >= *first || last + HARM >= *usual
+        };
+        pairs.all(|(ours, usual)| ours > usual) && self.ends.iter().zip(&usual.ends).all(holds)
     }
 }
 
-/// Points that a choice may lose in a visit, which chance can explain. More is the beginning of a collapse, or harm
-/// where the model was right.
+/// Points that chance can explain between two visits of a corruption. More is the beginning of a collapse.
 const HARM: f64 = 2.0;
 
 /// What the candidate without settings of its own is called.
 pub(super) const USUAL: &str = "as it is";
 
-/// The candidates of the next round: the best, and always the settings that the method has anyway, if they ran at all.
+/// Puts the best first; of equals the earlier one.
+pub(super) fn rank(measured: &mut [Measured]) {
+    measured.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
+}
+
+/// The candidates of the next stage: the best, and always the settings that the method has anyway, if they ran at all.
 pub(super) fn kept(ranked: &[Measured], count: usize) -> Vec<Candidate> {
     let mut best: Vec<&Measured> = ranked.iter().take(count).collect();
     let usual = ranked.iter().find(|one| one.candidate.label == USUAL);

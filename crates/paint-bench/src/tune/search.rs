@@ -1,20 +1,20 @@
-//! The search: rounds of ever fewer candidates with ever more images.
+//! The search: stages of ever fewer candidates with ever more images.
 
 use paint_data::corruption::{CORRUPTIONS, HELD_OUT_PAIRS};
 use paint_run::{Error, Result};
 use toml::Table;
 
-use super::candidate::{Candidate, Measured, USUAL, kept, labelled, settle};
+use super::candidate::{Candidate, Measured, USUAL, kept, labelled, rank, settle};
 use super::schedule::{Budget, Rung};
 use super::space::Space;
 use super::tuned::{Finalist, Neighbour, Tuned, Work};
-use crate::grid::{Grid, Outcome, Variant};
+use crate::grid::{CellResult, Grid, Outcome, Variant};
 use crate::protocol::{Place, Protocol};
 
 /// What is searched, on what, and for how much.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Images, network and order; seeds and the number of images are the rounds' own.
+    /// Images, network and order; seeds, rounds and the number of images are the stages' own.
     pub protocol: Protocol,
     /// Where.
     pub place: Place,
@@ -24,6 +24,22 @@ pub struct Request {
     pub space: Space,
     /// For how much.
     pub budget: Budget,
+}
+
+/// What a stage gave.
+struct Stage {
+    /// The candidates without a failure, the best first.
+    ranked: Vec<Measured>,
+    /// How many failed, and why the first did.
+    failed: usize,
+    why: Option<String>,
+}
+
+/// What was found beside the best candidate.
+struct Beside {
+    neighbours: Vec<Neighbour>,
+    /// The best of them, if it is better.
+    better: Option<Candidate>,
 }
 
 /// Runs one stage of a search, of which the words say what it is.
@@ -46,10 +62,13 @@ impl Request {
                 "settings are chosen on corruptions that no benchmark has: expected {known}, got {other:?}"
             )));
         }
-        let Budget { candidates, images, seeds } = &self.budget;
-        for (what, count, fewest) in
-            [("candidates", *candidates, 2), ("images", *images, 1), ("seeds", seeds.len(), 1)]
-        {
+        let Budget { candidates, images, seeds, rounds } = &self.budget;
+        for (what, count, fewest) in [
+            ("candidates", *candidates, 2),
+            ("images", *images, 1),
+            ("seeds", seeds.len(), 1),
+            ("scenario.rounds", *rounds, 1),
+        ] {
             if count < fewest {
                 return Err(Error::config(format!(
                     "{what}: expected {fewest} or more, got {count}"
@@ -67,17 +86,12 @@ impl Request {
         self.protocol.scenario.domains.as_deref().unwrap_or_default()
     }
 
-    /// Visits of a corruption in each run.
-    pub fn visits(&self) -> usize {
-        self.domains().len() * self.protocol.scenario.rounds.unwrap_or(1)
-    }
-
-    /// The rounds.
+    /// The stages.
     pub fn rungs(&self) -> Vec<Rung> {
         self.budget.rungs(self.protocol.scenario.batch_size)
     }
 
-    /// The first round as a grid, which refuses what a method or the data cannot do before anything runs.
+    /// The first stage as a grid, which refuses what a method or the data cannot do before anything runs.
     pub fn first_grid(&self) -> Result<Grid> {
         let rungs = self.rungs();
         self.grid(&rungs[0], &self.candidates())
@@ -91,38 +105,49 @@ impl Request {
         let mut failed = 0;
         let mut candidates = self.candidates();
         let mut earlier: Option<(Rung, Vec<Measured>)> = None;
-        for (round, rung) in rungs.iter().enumerate() {
-            let what = format!(
-                "round {} of {}: {} candidates, {} images of each corruption",
-                round + 1,
-                rungs.len(),
-                candidates.len(),
-                rung.images
-            );
-            let Some((mut ranked, lost)) = self.round(&what, rung, &candidates, measure)? else {
+        for (stage, rung) in rungs.iter().enumerate() {
+            let what =
+                format!("stage {} of {}: {}", stage + 1, rungs.len(), told(rung, &candidates));
+            let Some(Stage { mut ranked, failed: lost, why }) =
+                self.stage(&what, rung, &candidates, &mut work, measure)?
+            else {
                 return Ok(None);
             };
-            work.add(candidates.len() * rung.seeds.len(), rung.images * self.visits());
+            if ranked.is_empty() {
+                let why = why.as_deref().unwrap_or("no run has a result");
+                return Err(Error::config(format!("every candidate failed, the first: {why}")));
+            }
             failed += lost;
-            if let Some(next) = rungs.get(round + 1) {
+            if let Some(next) = rungs.get(stage + 1) {
                 candidates = kept(&ranked, next.candidates);
                 earlier = Some((rung.clone(), ranked));
                 continue;
             }
-            work.whole_grid_images = self.budget.whole_grid() * self.visits();
             settle(&mut ranked);
-            let (rung, before) =
+            let (before, rivals) =
                 earlier.as_ref().map_or((rung, &ranked), |(rung, all)| (rung, all));
-            let best = &ranked[0];
-            let reference = before.iter().find(|one| one.candidate.label == best.candidate.label);
-            let reference = reference.map_or(best.mean(), |one| one.accuracy[0]);
-            let Some(neighbours) = self.neighbours(rung, best, reference, &mut work, measure)?
+            let Some(Beside { neighbours, better }) =
+                self.beside(before, rivals, &ranked[0], &mut work, measure)?
             else {
                 return Ok(None);
             };
+            if let Some(candidate) = better {
+                let last = self.budget.last(1);
+                let what = "a better one beside it, with all images and seeds";
+                let candidates = [candidate];
+                let Some(mut found) = self.stage(what, &last, &candidates, &mut work, measure)?
+                else {
+                    return Ok(None);
+                };
+                failed += found.failed;
+                ranked.append(&mut found.ranked);
+                rank(&mut ranked);
+                settle(&mut ranked);
+            }
+            work.whole_grid_images = self.budget.whole_grid() * self.domains().len();
             return Ok(Some(self.tuned(&ranked, neighbours, failed, work)));
         }
-        Err(Error::config("a search has one round or more"))
+        Err(Error::config("a search has one stage or more"))
     }
 
     /// The settings that the method has anyway, then the candidates of the space.
@@ -135,83 +160,107 @@ impl Request {
     fn grid(&self, rung: &Rung, candidates: &[Candidate]) -> Result<Grid> {
         let mut protocol = self.protocol.clone();
         protocol.scenario.limit = Some(rung.images);
+        protocol.scenario.rounds = Some(rung.rounds);
         protocol.seeds.clone_from(&rung.seeds);
         let row = |one: &Candidate| Variant::with(&one.label, &self.method, one.settings.clone());
         let rows = candidates.iter().map(row).collect();
         Grid::new(protocol.resolve(&self.place)?, rows, &self.place)
     }
 
-    /// The candidates by accuracy, the best first, and how many failed; nothing if the round was stopped.
-    fn round(
+    /// The candidates by what they reached, the best first, and how many failed; nothing if the stage was stopped.
+    fn stage(
         &self,
         what: &str,
         rung: &Rung,
         candidates: &[Candidate],
+        work: &mut Work,
         measure: &mut Measure<'_>,
-    ) -> Result<Option<(Vec<Measured>, usize)>> {
+    ) -> Result<Option<Stage>> {
         let grid = self.grid(rung, candidates)?;
         let outcome = measure(what, &grid);
         if outcome.unfinished > 0 {
             return Ok(None);
         }
-        let measured = |candidate: &Candidate| {
-            let results = || outcome.results.iter().filter(|one| one.label == candidate.label);
-            let accuracy: Vec<f64> = results().map(|one| one.mean_accuracy).collect();
-            let count = results().map(|one| one.visits.len()).min().unwrap_or(0);
-            let visit = |at: usize| {
-                results()
-                    .map(|one| one.visits[at].figures.accuracy.unwrap_or_default())
-                    .sum::<f64>()
-                    / accuracy.len() as f64
-            };
-            let visits = (0..count).map(visit).collect();
-            let cell = grid.cells.iter().find(|cell| cell.label == candidate.label)?;
-            let (candidate, config) = (candidate.clone(), cell.config.clone());
-            let is_whole = accuracy.len() == rung.seeds.len();
-            is_whole.then_some(Measured { candidate, accuracy, visits, config })
-        };
+        work.add(candidates.len() * rung.seeds.len(), rung.length() * self.domains().len());
+        let measured = |candidate: &Candidate| self.measured(candidate, rung, &grid, &outcome);
         let mut ranked: Vec<Measured> = candidates.iter().filter_map(measured).collect();
+        rank(&mut ranked);
         let failed = candidates.len() - ranked.len();
-        if ranked.is_empty() {
-            let first = outcome.failures.first().map(|failure| failure.error.as_str());
-            let first = first.unwrap_or("no run has a result");
-            return Err(Error::config(format!("every candidate failed, the first: {first}")));
-        }
-        // Stable: of equals the earlier one is first.
-        ranked.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
-        Ok(Some((ranked, failed)))
+        let why = outcome.failures.first().map(|failure| failure.error.clone());
+        Ok(Some(Stage { ranked, failed, why }))
     }
 
-    /// What becomes of the accuracy beside the best candidate, whose own is `reference`.
-    fn neighbours(
+    /// What a candidate reached; nothing if one of its runs failed.
+    fn measured(
+        &self,
+        candidate: &Candidate,
+        rung: &Rung,
+        grid: &Grid,
+        outcome: &Outcome,
+    ) -> Option<Measured> {
+        let cell = grid.cells.iter().find(|cell| cell.label == candidate.label)?;
+        let results = || outcome.results.iter().filter(|one| one.label == candidate.label);
+        let accuracy: Vec<f64> = results().map(|one| one.mean_accuracy).collect();
+        if accuracy.len() != rung.seeds.len() {
+            return None;
+        }
+        let domains = self.domains().len();
+        let visit = |one: &CellResult, at: usize| one.visits[at].figures.accuracy.unwrap_or(0.0);
+        let last = |one: &CellResult| one.visits.len() - domains;
+        let last_round = |one: &CellResult| {
+            (0..domains).map(|at| visit(one, last(one) + at)).sum::<f64>() / domains as f64
+        };
+        let over_seeds = |value: &dyn Fn(&CellResult) -> f64| {
+            results().map(value).sum::<f64>() / rung.seeds.len() as f64
+        };
+        let ends = |at: usize| {
+            [over_seeds(&|one| visit(one, at)), over_seeds(&|one| visit(one, last(one) + at))]
+        };
+        Some(Measured {
+            candidate: candidate.clone(),
+            standing: results().map(|one| one.mean_accuracy.min(last_round(one))).collect(),
+            accuracy,
+            ends: (0..domains).map(ends).collect(),
+            config: cell.config.clone(),
+        })
+    }
+
+    /// What becomes of the best candidate if a setting is moved, on the stream of an earlier stage, and the one that
+    /// is better there, if there is one.
+    fn beside(
         &self,
         rung: &Rung,
+        rivals: &[Measured],
         best: &Measured,
-        reference: f64,
         work: &mut Work,
         measure: &mut Measure<'_>,
-    ) -> Result<Option<Vec<Neighbour>>> {
+    ) -> Result<Option<Beside>> {
+        let reference = rivals.iter().find(|one| one.candidate.label == best.candidate.label);
+        let reference = reference.map_or(best.standing[0], |one| one.standing[0]);
         let beside = self.space.neighbours(&self.space.part(best.settings()));
         if beside.is_empty() {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(Beside { neighbours: Vec::new(), better: None }));
         }
         let rung = Rung { seeds: rung.seeds[..1].to_vec(), ..rung.clone() };
         let candidates: Vec<Candidate> =
             beside.iter().map(|(_, settings)| labelled(settings.clone())).collect();
-        let outcome = measure("beside the best one", &self.grid(&rung, &candidates)?);
-        if outcome.unfinished > 0 {
+        let what = "beside the best one";
+        let Some(Stage { ranked, .. }) = self.stage(what, &rung, &candidates, work, measure)?
+        else {
             return Ok(None);
-        }
-        work.add(candidates.len(), rung.images * self.visits());
+        };
         let neighbour = |((key, settings), candidate): (&(&str, Table), &Candidate)| {
-            let result = outcome.results.iter().find(|one| one.label == candidate.label);
+            let result = ranked.iter().find(|one| one.candidate.label == candidate.label);
             Neighbour {
                 key: (*key).to_owned(),
                 value: settings[*key].clone(),
-                change: result.map(|result| result.mean_accuracy - reference),
+                change: result.map(|one| one.standing[0] - reference),
             }
         };
-        Ok(Some(beside.iter().zip(&candidates).map(neighbour).collect()))
+        let neighbours = beside.iter().zip(&candidates).map(neighbour).collect();
+        let better = ranked.first().filter(|one| one.standing[0] > reference);
+        let better = better.map(|one| one.candidate.clone());
+        Ok(Some(Beside { neighbours, better }))
     }
 
     fn tuned(
@@ -245,4 +294,9 @@ impl Request {
             work,
         }
     }
+}
+
+fn told(rung: &Rung, candidates: &[Candidate]) -> String {
+    let Rung { images, rounds, .. } = rung;
+    format!("{} candidates, {images} images per visit, {rounds} rounds", candidates.len())
 }

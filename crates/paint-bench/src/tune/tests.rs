@@ -7,11 +7,13 @@ use toml::toml;
 
 use super::*;
 use crate::grid::tests::{place, protocol};
-use crate::grid::{Grid, Outcome, execute};
+use crate::grid::{CellResult, Grid, Outcome, execute};
 
 /// A search over two held-out corruptions of a few embedded images.
 fn request(out: &Path, asked: &[&str]) -> Request {
     let mut protocol = protocol();
+    protocol.scenario.name = "recurring".into();
+    protocol.scenario.rounds = Some(2);
     protocol.scenario.domains = Some(vec!["saturate".into(), "spatter".into()]);
     let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
     Request {
@@ -19,13 +21,14 @@ fn request(out: &Path, asked: &[&str]) -> Request {
         place: place(out),
         method: "tent".into(),
         space: Space::new(Registry::default().find("tent").unwrap(), &asked).unwrap(),
-        budget: Budget { candidates: 5, images: 12, seeds: vec![0, 1] },
+        budget: Budget { candidates: 5, images: 12, seeds: vec![0, 1], rounds: 2 },
     }
 }
 
 /// The outcome of one real run.
 fn one_run(request: &Request) -> Outcome {
-    let budget = Budget { candidates: 2, images: 4, seeds: vec![0] };
+    // So many candidates that the first stage is not the last, which is longer.
+    let budget = Budget { candidates: 4, images: 4, seeds: vec![0], rounds: 2 };
     let mut grid = Request { budget, ..request.clone() }.first_grid().unwrap();
     grid.cells.truncate(1);
     let outcome = execute(&grid, 1, &Arc::default(), &|_| {});
@@ -41,10 +44,24 @@ fn pretended(grid: &Grid, real: &Outcome, accuracy: impl Fn(f64) -> Option<f64>)
         let Some(mean_accuracy) = accuracy(lr) else { continue };
         let mut result = real.results[0].clone();
         result.label.clone_from(&cell.label);
-        result.mean_accuracy = mean_accuracy + 0.01 * cell.config.seed as f64;
+        reach(&mut result, mean_accuracy + 0.01 * cell.config.seed as f64);
         outcome.results.push(result);
     }
     outcome
+}
+
+/// The same accuracy at every visit.
+fn reach(result: &mut CellResult, accuracy: f64) {
+    visit(result, [accuracy; 4]);
+}
+
+/// Two corruptions in the first round, and again in the last.
+fn visit(result: &mut CellResult, accuracy: [f64; 4]) {
+    assert_eq!(result.visits.len(), accuracy.len());
+    for (visit, accuracy) in result.visits.iter_mut().zip(accuracy) {
+        visit.figures.accuracy = Some(accuracy);
+    }
+    result.mean_accuracy = accuracy.iter().sum::<f64>() / accuracy.len() as f64;
 }
 
 #[test]
@@ -97,27 +114,54 @@ fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
         let mut outcome = pretended(grid, &real, |_| Some(50.0));
         let others = outcome.results.iter_mut().filter(|one| one.label != "as it is");
         for (index, one) in others.enumerate() {
-            one.mean_accuracy += if index % 2 == 0 { 5.0 } else { -1.0 };
+            reach(one, if index % 2 == 0 { 55.0 } else { 49.0 });
         }
         outcome
     };
     let tuned = request.tune(&mut |_, grid| by_luck(grid)).unwrap().unwrap();
     assert!(tuned.finalists[0].is_usual, "{tuned:?}");
     assert!(tuned.lead().unwrap().points < 0.0, "{tuned:?}");
-    // Nor is one that gains everywhere but in the last visit, where it has begun to collapse.
-    let collapsing = |grid: &Grid| {
-        let mut outcome = pretended(grid, &real, |_| Some(50.0));
-        for one in outcome.results.iter_mut().filter(|one| one.label != "as it is") {
-            one.mean_accuracy += 5.0;
-            let last = one.visits.last_mut().unwrap().figures.accuracy.as_mut().unwrap();
-            *last -= 3.0;
-        }
-        outcome
-    };
-    let tuned = request.tune(&mut |_, grid| collapsing(grid)).unwrap().unwrap();
-    assert!(tuned.finalists[0].is_usual, "{tuned:?}");
+    // What the others reach visit by visit, where the usual settings have 50 throughout, and whether one is chosen.
+    let cases = [
+        ([55.0, 55.0, 55.0, 55.0], true),
+        // Better on average, worse by the end.
+        ([70.0, 70.0, 49.0, 49.0], false),
+        // A corruption is lost on the way.
+        ([55.0, 55.0, 70.0, 45.0], false),
+        // One is worse from the beginning, and stays as it is.
+        ([70.0, 45.0, 70.0, 45.0], true),
+    ];
+    for (accuracy, is_chosen) in cases {
+        let others = |grid: &Grid| {
+            let mut outcome = pretended(grid, &real, |_| Some(50.0));
+            let others = outcome.results.iter_mut().filter(|one| one.label != "as it is");
+            others.for_each(|one| visit(one, accuracy));
+            outcome
+        };
+        let tuned = request.tune(&mut |_, grid| others(grid)).unwrap().unwrap();
+        assert_eq!(!tuned.finalists[0].is_usual, is_chosen, "{accuracy:?}: {tuned:?}");
+    }
     let error = request.tune(&mut |_, _| Outcome::default()).unwrap_err().to_string();
     assert!(error.contains("every candidate failed"), "{error}");
+}
+
+#[test]
+fn a_better_neighbour_is_measured_like_the_last_candidates_and_taken() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut request = request(temp.path(), &["lr=1e-5..1e-1"]);
+    request.budget.candidates = 3;
+    let real = one_run(&request);
+    // The top lies between the candidates 1e-4, 1e-3 and the usual rate.
+    let hill = |lr: f64| Some(80.0 - (lr.log10() + 2.6).powi(2));
+    let mut stages = Vec::new();
+    let mut measure = |_: &str, grid: &Grid| {
+        stages.push(grid.cells.len());
+        pretended(grid, &real, hill)
+    };
+    let tuned = request.tune(&mut measure).unwrap().unwrap();
+    assert_eq!(stages, [6, 2, 2]);
+    assert_eq!(tuned.chosen["lr"].as_float(), Some(0.00251), "{tuned:?}");
+    assert_eq!((tuned.finalists.len(), tuned.work.runs), (4, 10));
 }
 
 #[test]
@@ -125,15 +169,15 @@ fn a_search_that_is_stopped_in_any_stage_makes_no_choice() {
     let temp = tempfile::tempdir().unwrap();
     let request = request(temp.path(), &[]);
     let real = one_run(&request);
-    // Two rounds, and what lies beside the best candidate.
-    for stop_in in 1..=4 {
+    // Two stages, what lies beside the best candidate, and the better one there.
+    for stop_in in 1..=5 {
         let mut stage = 0;
         let mut measure = |_: &str, grid: &Grid| {
             stage += 1;
             let unfinished = usize::from(stage == stop_in);
             Outcome { unfinished, ..pretended(grid, &real, Some) }
         };
-        assert_eq!(request.tune(&mut measure).unwrap().is_some(), stop_in == 4, "{stop_in}");
+        assert_eq!(request.tune(&mut measure).unwrap().is_some(), stop_in == 5, "{stop_in}");
     }
 }
 
@@ -157,5 +201,7 @@ fn settings_are_not_chosen_on_corruptions_of_a_benchmark() {
     wrong.protocol.settings = settings;
     assert!(wrong.check().unwrap_err().to_string().contains("rate"));
     let names: Vec<&str> = held_out().collect();
-    assert_eq!(names, ["speckle_noise", "gaussian_blur", "spatter", "saturate"]);
+    let alone = ["speckle_noise", "gaussian_blur", "spatter", "saturate"];
+    let pairs = ["spatter+gaussian_blur", "saturate+speckle_noise"];
+    assert_eq!(names, [&alone[..], &pairs].concat());
 }

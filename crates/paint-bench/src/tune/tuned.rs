@@ -21,15 +21,15 @@ pub struct Tuned {
     pub corruptions: Vec<String>,
     /// How badly.
     pub severity: Option<u8>,
-    /// Images of each corruption in the last round.
+    /// Images of each visit of a corruption in the last stage.
     pub images: usize,
-    /// Seeds of the last round.
+    /// Seeds of the last stage.
     pub seeds: Vec<u64>,
     /// The settings that were searched, with the values that were best.
     pub chosen: Table,
     /// Every setting.
     pub settings: Table,
-    /// The candidates of the last round, the choice first.
+    /// The candidates of the last stage, the choice first.
     pub finalists: Vec<Finalist>,
     /// What becomes of the accuracy if one setting is moved by a tenth of its range.
     pub neighbours: Vec<Neighbour>,
@@ -41,7 +41,7 @@ pub struct Tuned {
     pub work: Work,
 }
 
-/// A candidate of the last round.
+/// A candidate of the last stage.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finalist {
     /// Whether these are the settings that the method has anyway.
@@ -59,7 +59,7 @@ pub struct Neighbour {
     pub key: String,
     /// Its value.
     pub value: Value,
-    /// What the accuracy changes by, in points; none if the run failed.
+    /// What the accuracy changes by, in points, that of the last round where it is lower; none if the run failed.
     pub change: Option<f64>,
 }
 
@@ -150,7 +150,7 @@ impl Tuned {
         let usual = self.finalists.iter().find(|one| one.is_usual);
         if best.is_usual {
             out.push_str(
-                "  the settings it has anyway; no other candidate was better with every seed and nowhere clearly worse\n",
+                "  the settings it has anyway; no other candidate was better with every seed and lost no corruption on the way\n",
             );
         } else if let Some(usual) = usual {
             let _ = writeln!(out, "  in place of {}", shown(&usual.chosen));

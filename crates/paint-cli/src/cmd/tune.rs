@@ -30,12 +30,13 @@ use plan::Plan;
 
 /// Find the best settings of a method for a model
 ///
-/// Needs clean, labelled images. They are corrupted in ways that no benchmark has, and many candidates see few of
-/// them, the best third three times as many, and the last three all of them, with several seeds. Each run meets the
-/// corruptions four times over (scenario.rounds), because settings that ruin a model need time to do so. The
+/// Needs clean, labelled images. They are corrupted in ways that no benchmark has, alone and two at a time. Many
+/// candidates see few of them, the best third three times as many, and the last three all of them, with several seeds
+/// and three times as many rounds over the corruptions (scenario.rounds), because settings that ruin a model need
+/// time to do so. A candidate counts with its mean accuracy, or with that of its last round where it is lower. The
 /// settings that the method has anyway are always among the last three, and stay unless another candidate is better
-/// with every seed and at no visit of a corruption more than two points worse. OUT/preset.toml then holds the
-/// choice, which `run`, `bench`, `adapt` and `serve` take with --preset; OUT/tune.json holds what speaks for it.
+/// with every seed and loses no corruption on the way. OUT/preset.toml then holds the choice, which `run`, `bench`,
+/// `adapt` and `serve` take with --preset; OUT/tune.json holds what speaks for it.
 ///
 /// A search can be killed at any moment: the same command continues it and makes the same choice.
 #[derive(Debug, clap::Args)]
@@ -53,19 +54,20 @@ pub(crate) struct Args {
     /// Dataset; see `paint list datasets` [default: as --data shows]
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
-    /// Corruptions, separated by commas, among those that no benchmark has [default: all four]
+    /// Corruptions, separated by commas, among those that no benchmark has [default: four, and two pairs of
+    /// them]
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     corruptions: Vec<String>,
     /// Search this setting alone, over what its method declares or over given values; can be repeated
     #[arg(long, value_name = "KEY[=LOW..HIGH]")]
     search: Vec<String>,
-    /// Candidates of the first round
+    /// Candidates of the first stage
     #[arg(long, value_name = "N", default_value_t = 27)]
     candidates: usize,
-    /// Use at most this many images per corruption, in the last round
+    /// Use at most this many images per visit of a corruption, in the last stage
     #[arg(long, value_name = "N", default_value_t = 450)]
     limit: usize,
-    /// Seeds of the last round: 0..4 (both ends included) or 0,1,7
+    /// Seeds of the last stage: 0..4 (both ends included) or 0,1,7
     #[arg(long, value_name = "LIST", default_value = "0..2", conflicts_with = "seed")]
     seeds: String,
     #[command(flatten)]
@@ -208,13 +210,14 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         Some(seed) => vec![seed],
         None => parse_seeds(&args.seeds)?,
     };
-    let budget = Budget { candidates: args.candidates, images: args.limit, seeds };
+    let rounds = protocol.scenario.rounds.unwrap_or(1);
+    let budget = Budget { candidates: args.candidates, images: args.limit, seeds, rounds };
     let request = Request { protocol, place, method: args.method.clone(), space, budget };
     request.check()?;
     Ok(request)
 }
 
-/// The images and their order, without the rounds' own keys.
+/// The images and their order, without the stages' own keys.
 fn protocol(args: &Args) -> anyhow::Result<Protocol> {
     let dataset = match (&args.dataset, &args.data) {
         (Some(name), _) => name.as_str(),

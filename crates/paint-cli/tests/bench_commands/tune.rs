@@ -31,8 +31,8 @@ fn a_search_killed_in_the_middle_makes_the_same_choice() {
         assert!(said.contains(part), "{part}: {said}");
     }
     let mut child = paint(&search(), &parts).spawn().unwrap();
-    // Each run meets the corruptions four times: the first one is done, the second is not.
-    while batches(&parts.join("runs")) < 4 * 3 {
+    // Each run of the one stage meets the corruption nine times: the first one is done, the second is not.
+    while batches(&parts.join("runs")) < 9 * 3 {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     child.kill().unwrap();
@@ -89,7 +89,7 @@ fn a_plan_says_what_would_be_searched_and_a_wrong_search_is_refused() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("search     lr from 0.0001 to 0.1"), "{said}{}", stderr(&output));
     assert!(
-        said.contains("round 1    2 candidates, 8 images of each corruption, seeds [0]"),
+        said.contains("stage 1    2 candidates, 8 images per visit, 9 rounds, seeds [0]"),
         "{said}"
     );
     assert!(!out.exists());

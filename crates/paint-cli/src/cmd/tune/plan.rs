@@ -17,7 +17,7 @@ pub(super) struct Plan {
     /// Every setting of the first candidate, which is the method as it is.
     settings: toml::Table,
     candidates: Vec<String>,
-    rounds: Vec<Rung>,
+    stages: Vec<Rung>,
     /// Over all runs, without those beside the best candidate.
     images: usize,
     whole_grid_images: usize,
@@ -28,7 +28,7 @@ impl Plan {
     pub(super) fn new(request: &Request) -> anyhow::Result<Self> {
         let grid = request.first_grid()?;
         let settings = grid.cells.first().map(|cell| cell.config.method.settings.clone());
-        let (rounds, visits) = (request.rungs(), request.visits());
+        let (stages, domains) = (request.rungs(), request.domains().len());
         Ok(Self {
             method: request.method.clone(),
             dataset: request.protocol.data.name.clone(),
@@ -36,9 +36,9 @@ impl Plan {
             search: request.space.dimensions.iter().map(|d| (d.key, d.search.ends())).collect(),
             settings: settings.unwrap_or_default(),
             candidates: grid.variants.iter().map(|variant| variant.label.clone()).collect(),
-            images: rounds.iter().map(Rung::cost).sum::<usize>() * visits,
-            whole_grid_images: request.budget.whole_grid() * visits,
-            rounds,
+            images: stages.iter().map(Rung::cost).sum::<usize>() * domains,
+            whole_grid_images: request.budget.whole_grid() * domains,
+            stages,
         })
     }
 
@@ -54,11 +54,11 @@ impl Plan {
             let _ = writeln!(out, "fixed      {}", fixed.join(", "));
         }
         let _ = writeln!(out, "candidates {}", self.candidates.join("; "));
-        for (round, Rung { candidates, images, seeds }) in self.rounds.iter().enumerate() {
+        for (stage, Rung { candidates, images, rounds, seeds }) in self.stages.iter().enumerate() {
             let _ = writeln!(
                 out,
-                "round {}    {candidates} candidates, {images} images of each corruption, seeds {seeds:?}",
-                round + 1
+                "stage {}    {candidates} candidates, {images} images per visit, {rounds} rounds, seeds {seeds:?}",
+                stage + 1
             );
         }
         let share = 100.0 * self.images as f64 / self.whole_grid_images.max(1) as f64;
