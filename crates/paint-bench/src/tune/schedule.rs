@@ -62,12 +62,12 @@ impl Budget {
             (share / batch_size * batch_size).max(batch_size).min(self.images)
         };
         let first_seed = &self.seeds[..self.seeds.len().min(1)];
-        let rung = |(stage, &candidates): (usize, &usize)| match stage == last {
-            true => self.last(candidates),
-            false => {
-                let seeds = first_seed.to_vec();
-                Rung { candidates, images: images(stage), rounds: self.rounds, seeds }
+        let rung = |(stage, &candidates): (usize, &usize)| {
+            if stage == last {
+                return self.last(candidates);
             }
+            let seeds = first_seed.to_vec();
+            Rung { candidates, images: images(stage), rounds: self.rounds, seeds }
         };
         counts.iter().enumerate().map(rung).collect()
     }

@@ -41,21 +41,21 @@ impl Corrupted {
             textures: None,
             seed,
         };
-        CORRUPTIONS.iter().for_each(|corruption| all.add(vec![corruption]));
+        CORRUPTIONS.iter().for_each(|corruption| all.add(&[corruption]));
         all.domains.push(Domain::clean());
         all.recipes.push(Vec::new());
         for pair in HELD_OUT_PAIRS {
-            all.add(pair.split('+').map(corruption::by_name).collect::<Result<_>>()?);
+            all.add(&pair.split('+').map(corruption::by_name).collect::<Result<Vec<_>>>()?);
         }
         Ok(all)
     }
 
     /// Adds corruptions one after the other as a domain at each severity.
-    fn add(&mut self, recipe: Vec<&'static Corruption>) {
+    fn add(&mut self, recipe: &[&'static Corruption]) {
         let name = recipe.iter().map(|corruption| corruption.name).collect::<Vec<_>>().join("+");
         for severity in 1..=Corruption::MAX_SEVERITY {
             self.domains.push(Domain { name: name.clone(), severity: Some(severity) });
-            self.recipes.push(recipe.clone());
+            self.recipes.push(recipe.to_vec());
         }
     }
 

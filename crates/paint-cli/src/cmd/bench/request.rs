@@ -130,10 +130,10 @@ pub(super) fn variants(
         variants = target.map(|target| (target.variants)(protocol)).unwrap_or_default();
     }
     args.tuned.add_rows(&mut variants)?;
-    match variants.is_empty() {
-        true => Err(Usage("give --methods or --sweep".into()).into()),
-        false => Ok(variants),
+    if variants.is_empty() {
+        return Err(Usage("give --methods or --sweep".into()).into());
     }
+    Ok(variants)
 }
 
 /// The assignments of `--set`, each with the name of its method.
