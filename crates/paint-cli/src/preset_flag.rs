@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use paint_bench::Protocol;
 use paint_bench::grid::Variant;
 use paint_bench::tune::Preset;
-use paint_run::Draft;
+use paint_methods::Registry;
+use paint_run::{Draft, Error};
 
 use crate::Usage;
 
@@ -20,18 +21,22 @@ pub(crate) struct PresetFlag {
 /// Files of settings for rows beside the usual ones.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct TunedFlag {
-    /// Add a row with the settings of a file of `paint tune`, beside the method's usual row; can be repeated
+    /// Add a row with the settings of a file of `paint tune`, before the method's usual row; can be repeated for
+    /// several methods; --set changes the usual row alone
     #[arg(id = "tuned", long = "tuned", value_name = "FILE")]
     paths: Vec<PathBuf>,
 }
 
 impl TunedFlag {
-    /// Adds a row for each file, behind the usual row of its method if there is one.
+    /// Adds a row for each file, before the usual row of its method or the first one: the last row, which the others
+    /// are compared with, stays.
     pub(crate) fn add_rows(&self, variants: &mut Vec<Variant>) -> paint_run::Result<()> {
         for Preset { method, settings, .. } in read(&self.paths)? {
             let usual = variants.iter().position(|variant| variant.label == method);
-            let at = usual.map_or(variants.len(), |usual| usual + 1);
-            variants.insert(at, Variant::with(&format!("{method}, tuned"), &method, settings));
+            variants.insert(
+                usual.unwrap_or(0),
+                Variant::with(&format!("{method}, tuned"), &method, settings),
+            );
         }
         Ok(())
     }
@@ -47,8 +52,18 @@ impl TunedFlag {
     }
 }
 
+/// The files; one whose method or settings are unknown is named.
 fn read(paths: &[PathBuf]) -> paint_run::Result<Vec<Preset>> {
-    paths.iter().map(|path| Preset::read(path)).collect()
+    let methods = Registry::default();
+    let read = |path: &PathBuf| {
+        let preset = Preset::read(path)?;
+        let resolved = methods.find(&preset.method).and_then(|row| row.resolve(&preset.settings));
+        match resolved {
+            Ok(_) => Ok(preset),
+            Err(error) => Err(Error::config(format!("{}: {error}", path.display()))),
+        }
+    };
+    paths.iter().map(read).collect()
 }
 
 fn names(paths: &[PathBuf]) -> impl Iterator<Item = String> {
@@ -168,15 +183,15 @@ mod tests {
     }
 
     #[test]
-    fn a_tuned_row_stands_behind_the_usual_one_of_its_method() {
+    fn a_tuned_row_stands_before_the_usual_one_of_its_method() {
         let folder = tempfile::tempdir().unwrap();
         let paths = ["tent", "sar"].map(|method| write(folder.path(), method)).into();
         let mut variants = ["source", "tent", "eta"].map(Variant::plain).to_vec();
         TunedFlag { paths }.add_rows(&mut variants).unwrap();
         let labels: Vec<&str> = variants.iter().map(|variant| variant.label.as_str()).collect();
-        assert_eq!(labels, ["source", "tent", "tent, tuned", "eta", "sar, tuned"]);
+        assert_eq!(labels, ["sar, tuned", "source", "tent, tuned", "tent", "eta"]);
         assert_eq!(variants[2].method, "tent");
         assert_eq!(variants[2].settings, toml! { lr = 0.5 });
-        assert!(variants[1].settings.is_empty());
+        assert!(variants[3].settings.is_empty());
     }
 }

@@ -211,6 +211,10 @@ impl Method for Guard {
         self.judge.answer(images, self.watch.is_trusted(), || self.inner.probe(images))
     }
 
+    fn prompt_learner(&self) -> Option<Box<dyn Method>> {
+        self.inner.prompt_learner()
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.inner.reset()?;
         (self.watch, self.report) = (Watch::default(), Report::default());

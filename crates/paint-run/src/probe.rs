@@ -21,6 +21,9 @@ use crate::metric::{Glance, Score};
 use crate::upload::Uploads;
 use crate::{Error, Result, fit};
 
+/// The most batches that a prompt is learnt from.
+const MOST_LESSONS: usize = 10_000;
+
 /// The name of the domain of clean images.
 pub const CLEAN: &str = "clean";
 
@@ -77,6 +80,12 @@ impl Probe {
             return Err(Error::config(
                 "probe.clean: the dataset has no domain called \"clean\"; give --clean-data, or probe.data.name and probe.data.path",
             ));
+        }
+        if config.learn > MOST_LESSONS {
+            let got = config.learn;
+            return Err(Error::config(format!(
+                "probe.learn: expected at most {MOST_LESSONS}, got {got}"
+            )));
         }
         if config.learn > 0 && config.clean == 0 {
             return Err(Error::config(

@@ -26,6 +26,9 @@ pub struct Request {
     pub budget: Budget,
 }
 
+/// The most candidates, images, seeds or rounds that a search takes.
+const MOST: usize = 100_000;
+
 /// What a stage gave.
 struct Stage {
     /// The candidates without a failure, the best first.
@@ -39,7 +42,7 @@ struct Stage {
 struct Beside {
     neighbours: Vec<Neighbour>,
     /// The best of them, if it is better.
-    better: Option<Candidate>,
+    better: Option<Measured>,
 }
 
 /// Runs one stage of a search, of which the words say what it is.
@@ -62,6 +65,12 @@ impl Request {
                 "settings are chosen on corruptions that no benchmark has: expected {known}, got {other:?}"
             )));
         }
+        if let Some(twice) = (1..domains.len()).find(|&at| domains[..at].contains(&domains[at])) {
+            let name = &domains[twice];
+            return Err(Error::config(format!(
+                "corruptions: expected each once, got {name} twice"
+            )));
+        }
         let Budget { candidates, images, seeds, rounds } = &self.budget;
         for (what, count, fewest) in [
             ("candidates", *candidates, 2),
@@ -69,9 +78,9 @@ impl Request {
             ("seeds", seeds.len(), 1),
             ("scenario.rounds", *rounds, 1),
         ] {
-            if count < fewest {
+            if !(fewest..=MOST).contains(&count) {
                 return Err(Error::config(format!(
-                    "{what}: expected {fewest} or more, got {count}"
+                    "{what}: expected {fewest} to {MOST}, got {count}"
                 )));
             }
         }
@@ -88,7 +97,14 @@ impl Request {
 
     /// The stages.
     pub fn rungs(&self) -> Vec<Rung> {
-        self.budget.rungs(self.protocol.scenario.batch_size)
+        let candidates = self.candidates().len();
+        let budget = Budget { candidates, ..self.budget.clone() };
+        budget.rungs(self.protocol.scenario.batch_size)
+    }
+
+    /// Images over all runs of all candidates with all images, rounds and seeds.
+    pub fn whole_grid(&self) -> usize {
+        self.budget.last(self.candidates().len()).cost() * self.domains().len()
     }
 
     /// The first stage as a grid, which refuses what a method or the data cannot do before anything runs.
@@ -126,15 +142,17 @@ impl Request {
             settle(&mut ranked);
             let (before, rivals) =
                 earlier.as_ref().map_or((rung, &ranked), |(rung, all)| (rung, all));
-            let Some(Beside { neighbours, better }) =
+            let Some(Beside { mut neighbours, better }) =
                 self.beside(before, rivals, &ranked[0], &mut work, measure)?
             else {
                 return Ok(None);
             };
-            if let Some(candidate) = better {
-                let last = self.budget.last(1);
+            let is_new =
+                |better: &Measured| ranked.iter().all(|one| one.settings() != better.settings());
+            if let Some(better) = better.filter(is_new) {
+                let candidates = [better.candidate.clone()];
                 let what = "a better one beside it, with all images and seeds";
-                let candidates = [candidate];
+                let last = self.budget.last(1);
                 let Some(mut found) = self.stage(what, &last, &candidates, &mut work, measure)?
                 else {
                     return Ok(None);
@@ -143,8 +161,13 @@ impl Request {
                 ranked.append(&mut found.ranked);
                 rank(&mut ranked);
                 settle(&mut ranked);
+                if ranked[0].candidate.label == better.candidate.label {
+                    let found = self.beside(before, &[better], &ranked[0], &mut work, measure)?;
+                    let Some(found) = found else { return Ok(None) };
+                    neighbours = found.neighbours;
+                }
             }
-            work.whole_grid_images = self.budget.whole_grid() * self.domains().len();
+            work.whole_grid_images = self.whole_grid();
             return Ok(Some(self.tuned(&ranked, neighbours, failed, work)));
         }
         Err(Error::config("a search has one stage or more"))
@@ -201,10 +224,14 @@ impl Request {
         let cell = grid.cells.iter().find(|cell| cell.label == candidate.label)?;
         let results = || outcome.results.iter().filter(|one| one.label == candidate.label);
         let accuracy: Vec<f64> = results().map(|one| one.mean_accuracy).collect();
-        if accuracy.len() != rung.seeds.len() {
+        let domains = self.domains().len();
+        let is_whole = |one: &CellResult| {
+            let accuracies = one.visits.iter().filter_map(|visit| visit.figures.accuracy);
+            accuracies.count() == domains * rung.rounds
+        };
+        if accuracy.len() != rung.seeds.len() || !results().all(is_whole) {
             return None;
         }
-        let domains = self.domains().len();
         let visit = |one: &CellResult, at: usize| one.visits[at].figures.accuracy.unwrap_or(0.0);
         let last = |one: &CellResult| one.visits.len() - domains;
         let last_round = |one: &CellResult| {
@@ -258,8 +285,7 @@ impl Request {
             }
         };
         let neighbours = beside.iter().zip(&candidates).map(neighbour).collect();
-        let better = ranked.first().filter(|one| one.standing[0] > reference);
-        let better = better.map(|one| one.candidate.clone());
+        let better = ranked.into_iter().next().filter(|one| one.standing[0] > reference);
         Ok(Some(Beside { neighbours, better }))
     }
 
@@ -276,6 +302,7 @@ impl Request {
             is_usual: one.candidate.label == USUAL,
             chosen: self.space.part(one.settings()),
             accuracy: one.accuracy.clone(),
+            standing: one.standing.clone(),
         };
         Tuned {
             method: self.method.clone(),

@@ -50,6 +50,8 @@ pub struct Finalist {
     pub chosen: Table,
     /// The mean over the corruptions in percent, seed by seed.
     pub accuracy: Vec<f64>,
+    /// What it is ranked by: that mean, or the mean of the last round where that is lower.
+    pub standing: Vec<f64>,
 }
 
 /// Settings beside the best ones.
@@ -94,7 +96,7 @@ pub struct Margin {
 
 impl Margin {
     fn of(better: &Finalist, other: &Finalist) -> Self {
-        let differences = better.accuracy.iter().zip(&other.accuracy).map(|(a, b)| a - b);
+        let differences = better.standing.iter().zip(&other.standing).map(|(a, b)| a - b);
         let differences: Vec<f64> = differences.collect();
         let seeds = differences.len();
         let wins = differences.iter().filter(|difference| **difference > 0.0).count();
@@ -150,7 +152,7 @@ impl Tuned {
         let usual = self.finalists.iter().find(|one| one.is_usual);
         if best.is_usual {
             out.push_str(
-                "  the settings it has anyway; no other candidate was better with every seed and lost no corruption on the way\n",
+                "  the settings it has anyway: no candidate was better with every seed without losing a corruption\n",
             );
         } else if let Some(usual) = usual {
             let _ = writeln!(out, "  in place of {}", shown(&usual.chosen));
@@ -223,6 +225,9 @@ fn spread(accuracy: &[f64]) -> String {
 }
 
 fn told(Margin { points, wins, seeds }: Margin) -> String {
+    if points < 0.0 {
+        return "better, but not with every seed, or it loses a corruption on the way".into();
+    }
     let sure = match (wins, seeds) {
         (_, 1) => "one seed says little",
         _ if wins == seeds => "in every seed",

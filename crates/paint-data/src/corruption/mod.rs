@@ -211,6 +211,6 @@ pub const CORRUPTIONS: &[Corruption] = &[
     digital::SATURATE,
 ];
 
-/// Held-out corruptions one after the other, `first+second`: as hard as the hardest of the fifteen, so settings that
-/// ruin a model on hard images are seen to do so before a benchmark is run.
+/// Held-out corruptions one after the other, `first+second`: harder than each alone, so settings that ruin a model on
+/// hard images are seen to do so before a benchmark is run.
 pub const HELD_OUT_PAIRS: [&str; 2] = ["spatter+gaussian_blur", "saturate+speckle_noise"];

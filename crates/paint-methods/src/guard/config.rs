@@ -25,7 +25,7 @@ pub struct Config {
     /// answers where classes come in runs, images are predicted without a step, or the method has a classifier of its
     /// own, of which no gain is believed; -1 asks for none. Default: 0.03.
     pub gain: f64,
-    /// The estimated loss over the last steps beyond which the frozen model answers. Default: 0.04.
+    /// The estimated loss over the last steps beyond which the frozen model answers. Default: 0.
     pub worse: f64,
     /// The largest such share before a step that raised no estimate is undone. Default: 0.5.
     pub broken: f64,
@@ -48,7 +48,7 @@ impl Default for Config {
             sure_in_runs: 0.5,
             differ: 0.15,
             gain: 0.03,
-            worse: 0.04,
+            worse: 0.0,
             broken: 0.5,
             one_class: 0.8,
             jump: 10.0,

@@ -37,7 +37,7 @@ impl Plan {
             settings: settings.unwrap_or_default(),
             candidates: grid.variants.iter().map(|variant| variant.label.clone()).collect(),
             images: stages.iter().map(Rung::cost).sum::<usize>() * domains,
-            whole_grid_images: request.budget.whole_grid() * domains,
+            whole_grid_images: request.whole_grid(),
             stages,
         })
     }
@@ -64,7 +64,7 @@ impl Plan {
         let share = 100.0 * self.images as f64 / self.whole_grid_images.max(1) as f64;
         let _ = writeln!(
             out,
-            "cost       {} images, {share:.0} % of all candidates with all images and seeds",
+            "cost       {} images, {share:.0} % of all candidates with all images and seeds, without what lies beside the best",
             self.images
         );
         out + "nothing was run or written\n"
