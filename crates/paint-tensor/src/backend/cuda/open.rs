@@ -8,7 +8,7 @@ use super::Cuda;
 use super::arena::{Arena, Supply};
 use super::buffer::{Buffer, Kind};
 use super::compile::{self, Source, Target};
-use super::driver::{self, Gpu};
+use super::driver::{self, Gpu, Properties};
 use super::kernel::Module;
 use super::matmul::{self, Products};
 use super::modules::Kernels;
@@ -31,8 +31,10 @@ pub(super) fn open(name: &str, precision: Precision) -> Result<Arc<Cuda>> {
         return Ok(Arc::clone(cuda));
     }
     let found = driver::devices().map_err(wrong)?;
-    if ordinal < 0 || ordinal as usize >= found.len() {
-        return Err(wrong(format!("this machine has {} GPU(s)", found.len())));
+    let gpu = usize::try_from(ordinal).ok().and_then(|ordinal| found.get(ordinal));
+    let gpu = gpu.ok_or_else(|| wrong(format!("this machine has {} GPU(s)", found.len())))?;
+    if let Some(why) = too_old(gpu) {
+        return Err(wrong(why));
     }
     let cuda = Arc::new(Cuda::new(ordinal, precision)?);
     opened.insert((ordinal, precision), Arc::clone(&cuda));
@@ -46,19 +48,33 @@ pub(super) fn devices() -> Vec<DeviceInfo> {
             .enumerate()
             .map(|(i, gpu)| DeviceInfo {
                 name: format!("cuda:{i}"),
-                what: format!(
-                    "{}, {:.0} GiB, compute capability {}.{}",
-                    gpu.name,
-                    gpu.total_memory as f64 / f64::from(1 << 30),
-                    gpu.capability.0,
-                    gpu.capability.1
-                ),
+                what: too_old(gpu)
+                    .map_or_else(|| described(gpu), |why| format!("not usable: {why}")),
             })
             .collect(),
         Err(why) => {
             vec![DeviceInfo { name: "cuda".to_owned(), what: format!("not usable: {why}") }]
         }
     }
+}
+
+/// The compute capability of Ampere. Kernels and products in tf32 and bf16 need it.
+const OLDEST: (i32, i32) = (8, 0);
+
+/// Why a GPU cannot be used, if it was made before Ampere.
+fn too_old(gpu: &Properties) -> Option<String> {
+    let (Properties { name, capability: (major, minor), .. }, (oldest, _)) = (gpu, OLDEST);
+    (gpu.capability < OLDEST).then(|| {
+        format!(
+            "{name} has compute capability {major}.{minor}, expected {oldest}.0 (Ampere) or newer; --device cpu works"
+        )
+    })
+}
+
+fn described(gpu: &Properties) -> String {
+    let Properties { name, total_memory, capability: (major, minor), .. } = gpu;
+    let gib = *total_memory as f64 / f64::from(1 << 30);
+    format!("{name}, {gib:.0} GiB, compute capability {major}.{minor}")
 }
 
 impl Cuda {
@@ -93,4 +109,26 @@ pub(super) fn load<M: Module>(
 ) -> Result<M> {
     let target = Target::here(gpu.properties.capability);
     source.cubin(target, cache).load(|image| gpu.load(image, shared))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_before_ampere_is_refused_by_name() {
+        let gpu = |capability| Properties {
+            name: "Some GPU".to_owned(),
+            total_memory: 8 << 30,
+            capability,
+            multiprocessors: 20,
+            shared_memory: 48 << 10,
+        };
+        for capability in [(8, 0), (8, 9), (9, 0), (12, 0)] {
+            assert_eq!(too_old(&gpu(capability)), None);
+        }
+        let why = too_old(&gpu((7, 5))).unwrap();
+        assert!(why.contains("Some GPU has compute capability 7.5, expected 8.0"), "{why}");
+        assert_eq!(described(&gpu((9, 0))), "Some GPU, 8 GiB, compute capability 9.0");
+    }
 }
