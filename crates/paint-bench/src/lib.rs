@@ -10,6 +10,7 @@ pub mod cam;
 pub mod grid;
 pub mod protocol;
 pub mod reference;
+mod repeated;
 pub mod report;
 pub mod reproduce;
 pub mod tune;

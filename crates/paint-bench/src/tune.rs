@@ -11,6 +11,7 @@
 
 mod candidate;
 mod preset;
+mod request;
 mod schedule;
 mod search;
 mod space;
@@ -20,7 +21,8 @@ mod tuned;
 mod tests;
 
 pub use preset::Preset;
+pub use request::{Request, held_out};
 pub use schedule::{Budget, Rung};
-pub use search::{Measure, Request, held_out};
+pub use search::Measure;
 pub use space::{Dimension, Space};
 pub use tuned::{Finalist, Margin, Neighbour, Tuned, Work};

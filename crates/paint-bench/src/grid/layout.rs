@@ -10,6 +10,7 @@ use super::cell_result::CellResult;
 use super::settings::{Named, named};
 use super::variant::Variant;
 use crate::protocol::{Place, Protocol};
+use crate::repeated::repeated;
 
 /// All runs of a benchmark.
 #[derive(Debug, Clone)]
@@ -38,10 +39,7 @@ impl Grid {
     /// The grid of `variants` under a resolved protocol. Unknown methods and settings are refused here, before anything
     /// runs.
     pub fn new(protocol: Protocol, variants: Vec<Variant>, place: &Place) -> Result<Self> {
-        if let Some(twice) = (1..variants.len())
-            .find(|&i| variants[..i].iter().any(|earlier| earlier.label == variants[i].label))
-        {
-            let label = &variants[twice].label;
+        if let Some(Variant { label, .. }) = repeated(&variants, |a, b| a.label == b.label) {
             return Err(Error::config(format!("two rows of the table are called {label:?}")));
         }
         let mut cells = Vec::new();

@@ -3,7 +3,8 @@
 use paint_run::Config;
 use toml::Table;
 
-use crate::grid::Spread;
+use super::schedule::Rung;
+use crate::grid::{CellResult, Grid, Outcome, Spread};
 
 /// Settings on trial.
 #[derive(Debug, Clone)]
@@ -27,6 +28,43 @@ pub(super) struct Measured {
 }
 
 impl Measured {
+    /// What a candidate reached on a stage over so many corruptions; nothing if one of its runs failed.
+    pub(super) fn new(
+        candidate: &Candidate,
+        (rung, domains): (&Rung, usize),
+        grid: &Grid,
+        outcome: &Outcome,
+    ) -> Option<Self> {
+        let cell = grid.cells.iter().find(|cell| cell.label == candidate.label)?;
+        let results = || outcome.results.iter().filter(|one| one.label == candidate.label);
+        let accuracy: Vec<f64> = results().map(|one| one.mean_accuracy).collect();
+        let is_whole = |one: &CellResult| {
+            let accuracies = one.visits.iter().filter_map(|visit| visit.figures.accuracy);
+            accuracies.count() == domains * rung.rounds
+        };
+        if accuracy.len() != rung.seeds.len() || !results().all(is_whole) {
+            return None;
+        }
+        let visit = |one: &CellResult, at: usize| one.visits[at].figures.accuracy.unwrap_or(0.0);
+        let last = |one: &CellResult| one.visits.len() - domains;
+        let last_round = |one: &CellResult| {
+            (0..domains).map(|at| visit(one, last(one) + at)).sum::<f64>() / domains as f64
+        };
+        let over_seeds = |value: &dyn Fn(&CellResult) -> f64| {
+            results().map(value).sum::<f64>() / rung.seeds.len() as f64
+        };
+        let ends = |at: usize| {
+            [over_seeds(&|one| visit(one, at)), over_seeds(&|one| visit(one, last(one) + at))]
+        };
+        Some(Self {
+            candidate: candidate.clone(),
+            standing: results().map(|one| one.mean_accuracy.min(last_round(one))).collect(),
+            accuracy,
+            ends: (0..domains).map(ends).collect(),
+            config: cell.config.clone(),
+        })
+    }
+
     /// Every setting.
     pub(super) fn settings(&self) -> &Table {
         &self.config.method.settings

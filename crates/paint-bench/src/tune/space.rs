@@ -5,6 +5,8 @@ use paint_run::{Error, Result};
 use paint_settings::{Interval, Key, Kind, Search};
 use toml::{Table, Value};
 
+use crate::repeated::repeated;
+
 /// One setting that is searched.
 #[derive(Debug, Clone)]
 pub struct Dimension {
@@ -51,10 +53,7 @@ impl Space {
             let (most, got) = (BASES.len(), dimensions.len());
             return Err(Error::config(format!("expected at most {most} searches, got {got}")));
         }
-        if let Some(twice) = (1..dimensions.len())
-            .find(|&i| dimensions[..i].iter().any(|earlier| earlier.key == dimensions[i].key))
-        {
-            let key = dimensions[twice].key;
+        if let Some(Dimension { key, .. }) = repeated(&dimensions, |a, b| a.key == b.key) {
             return Err(Error::config(format!("{key}: expected one search, got two")));
         }
         Ok(Self { dimensions })

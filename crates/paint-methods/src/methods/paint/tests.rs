@@ -16,7 +16,8 @@ use super::networks::Routines;
 use super::quirks::Quirks;
 use super::*;
 use crate::draws::{Draws, PromptDraws as _, Seeded};
-use crate::{BuildArgs, Error, Method as _, SourceData, State, tiny_vit};
+use crate::wrap::Wrap;
+use crate::{BuildArgs, Error, Method as _, SourceData, State, guard, stream, tiny_vit};
 
 mod keys;
 mod settings;
@@ -98,6 +99,11 @@ fn a_copy_learns_a_prompt_and_leaves_the_network_and_the_method_alone() {
     }
     let bare = paint(&toml! { preset = "paper_adam" prompt_length = 0 });
     assert!(bare.prompt_learner().is_none());
+    let (model, inner) = (vit(), paint(&toml! { preset = "paper_adam" }));
+    let wrap =
+        Wrap { stream: Some(stream::Config::default()), guard: Some(guard::Config::default()) };
+    let wrapped = wrap.around(Box::new(inner), &BuildArgs::new(&model, Seed(5))).unwrap();
+    assert!(wrapped.prompt_learner().is_some());
 }
 
 /// On the device that `PAINT_TEST_DEVICE` names: a GPU records these passes, the CPU computes them every time.

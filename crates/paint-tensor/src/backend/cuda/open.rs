@@ -63,11 +63,10 @@ const OLDEST: (i32, i32) = (8, 0);
 
 /// Why a GPU cannot be used, if it was made before Ampere.
 fn too_old(gpu: &Properties) -> Option<String> {
-    let (Properties { name, capability: (major, minor), .. }, (oldest, _)) = (gpu, OLDEST);
+    let Properties { name, capability: (major, minor), .. } = gpu;
+    let (oldest, of) = OLDEST;
     (gpu.capability < OLDEST).then(|| {
-        format!(
-            "{name} has compute capability {major}.{minor}, expected {oldest}.0 (Ampere) or newer; --device cpu works"
-        )
+        format!("{name} has compute capability {major}.{minor}, expected {oldest}.{of} (Ampere) or newer; use --device cpu")
     })
 }
 
