@@ -92,6 +92,8 @@ choice! {
         First = "first",
         /// A seeded sample, in the order of the dataset; domains of one length keep the same images
         Random = "random",
+        /// The next ones of a seeded order at each visit; after the last one, the first ones again
+        Fresh = "fresh",
     }
 }
 

@@ -135,11 +135,15 @@ impl Plan<'_> {
     pub(super) fn samples(&self, domain: usize, segment: usize) -> Vec<SampleRef> {
         let len = self.dataset.len(domain);
         let keep = self.config.limit.unwrap_or(len).min(len);
+        let order = || self.seed.derive("scenario/selection", &[len as u64]).permutation(len);
         let mut indices: Vec<usize> = match self.config.selection {
             Selection::First => (0..keep).collect(),
+            Selection::Fresh => {
+                let order = order();
+                (0..keep).map(|at| order[(segment * keep + at) % len]).collect()
+            }
             Selection::Random => {
-                let mut order =
-                    self.seed.derive("scenario/selection", &[len as u64]).permutation(len);
+                let mut order = order();
                 order.truncate(keep);
                 order.sort_unstable();
                 order

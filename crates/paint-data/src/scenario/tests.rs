@@ -103,6 +103,30 @@ fn in_every_scenario_each_visit_holds_every_image_once_in_batches_that_are_full_
 }
 
 #[test]
+fn fresh_images_come_at_every_visit_until_each_was_seen() {
+    let data = corrupted(10, &mut Seed(2).derive("test", &[]));
+    let domains = Some(vec!["fog".into(), "contrast".into()]);
+    let config = Config {
+        rounds: Some(3),
+        limit: Some(4),
+        selection: Selection::Fresh,
+        domains,
+        ..config("recurring")
+    };
+    let images = |seed| -> Vec<usize> {
+        let stream = config.stream(&data, Seed(seed)).unwrap();
+        stream.batches.iter().flat_map(|batch| &batch.samples).map(|sample| sample.index).collect()
+    };
+    let (found, other) = (images(0), images(1));
+    assert_eq!(found.len(), 2 * 3 * 4);
+    let mut first = found[..10].to_vec();
+    assert_eq!(found[10..20], first, "the same order again");
+    first.sort_unstable();
+    assert!(first.iter().copied().eq(0..10), "{found:?}");
+    assert_ne!(found, other);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_stream_and_another_seed_another() {
     let data = corrupted(30, &mut Seed(2).derive("test", &[]));
     for entry in SCENARIOS {

@@ -143,6 +143,13 @@ pub(crate) const CASES: &[Case] = &[
     case("conv2d of single pixels", &[&[2, 3, 5, 4], &[10, 3, 1, 1]], |x| conv(x, 2, 0, 1)),
     case("conv2d with wide padding", &[&[1, 2, 3, 2], &[2, 2, 1, 2]], |x| conv(x, 2, 2, 1)),
     case("conv2d in groups", &[&[2, 4, 5, 3], &[6, 2, 3, 3]], |x| conv(x, 1, 1, 2)),
+    case("conv2d to rows of four", &[&[2, 3, 4, 8], &[5, 3, 3, 3]], |x| conv(x, 1, 1, 1)),
+    case("conv2d to rows of four in groups", &[&[2, 4, 6, 16], &[6, 2, 3, 3]], |x| {
+        conv(x, 2, 1, 2)
+    }),
+    case("conv2d of single pixels, all of them", &[&[2, 3, 5, 4], &[10, 3, 1, 1]], |x| {
+        conv(x, 1, 0, 1)
+    }),
     case("conv2d by channel", &[&[1, 3, 4, 5], &[3, 1, 2, 2]], |x| conv(x, 1, 0, 3)),
     case("depthwise", &[&[2, 4, 5, 3], &[3, 3, 3]], |x| x[0].depthwise(&x[1])),
     case("depthwise, kernels wider than the image", &[&[1, 2, 3, 2], &[7, 7, 2]], |x| {

@@ -1,4 +1,4 @@
-//! Convolutions as matrix products over unfolded pixels: `[O, K] x [K, B oh ow]`, one product per group.
+//! Convolutions as matrix products over unfolded pixels: `[O, K] x [K, oh ow]` for each image, one product per group.
 
 use super::Cuda;
 use super::buffer::Buffer;
@@ -21,11 +21,21 @@ structures! {
         out_height: i32,
         out_width: i32,
         inputs: i32,
+        rows_first: i32,
     }
 }
 
+/// How unfolded pixels lie.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    /// `[B, K, oh ow]`.
+    ImagesFirst,
+    /// `[K, B, oh ow]`.
+    RowsFirst,
+}
+
 impl Conv {
-    fn new(conv: &backend::Conv, group: usize) -> Self {
+    fn new(conv: &backend::Conv, group: usize, order: Order) -> Self {
         let backend::Conv { batch, inputs, groups, stride, padding, .. } = *conv;
         let channels = inputs / groups;
         let first = (group * channels) as i32;
@@ -47,23 +57,33 @@ impl Conv {
             out_height,
             out_width,
             inputs,
+            rows_first: i32::from(order == Order::RowsFirst),
         }
     }
 }
 
-impl Cuda {
-    /// `[K, B oh ow]` of one group.
-    fn columns(&self, conv: &backend::Conv, group: usize, x: &Buffer) -> Result<Storage> {
-        let len = conv.depth() * conv.batch * conv.output_len();
-        let kernel = &self.kernels.planes.columns;
-        self.map(kernel, len, |out, n| (Conv::new(conv, group), x.read(), out, n))
-    }
+/// Whether the unfolded pixels of each image are the image itself.
+fn is_pointwise(conv: &backend::Conv) -> bool {
+    conv.kernel == [1, 1] && conv.stride == 1 && conv.padding == 0 && conv.groups == 1
+}
 
-    /// `[B, O, pixels]` with the channel first: `[O, B, pixels]`.
-    fn channel_first(&self, conv: &backend::Conv, grad: &Buffer) -> Result<Buffer> {
-        let shape = [conv.batch, conv.outputs, conv.output_len()];
-        let turned = self.permute(&Storage::Cuda(grad.clone()), &shape, &[1, 0, 2])?;
-        self.widened(&turned)
+impl Cuda {
+    /// The pixels of one group, unfolded.
+    fn columns(
+        &self,
+        conv: &backend::Conv,
+        group: usize,
+        x: &Buffer,
+        order: Order,
+    ) -> Result<Storage> {
+        if order == Order::ImagesFirst && is_pointwise(conv) {
+            return Ok(Storage::Cuda(x.clone()));
+        }
+        let len = conv.depth() * conv.batch * conv.output_len();
+        let out = self.take_f32(len)?;
+        let params = (Conv::new(conv, group, order), x.read(), out.write(), len as i64);
+        self.each(&self.kernels.planes.columns, len.div_ceil(4), len, params)?;
+        Ok(Storage::Cuda(out))
     }
 
     pub(super) fn convolve(
@@ -72,28 +92,26 @@ impl Cuda {
         x: &Buffer,
         weight: &Buffer,
     ) -> Result<Storage> {
-        let (k, pixels) = (conv.depth(), conv.batch * conv.output_len());
+        let (k, pixels) = (conv.depth(), conv.output_len());
         let outputs = conv.outputs / conv.groups;
         let mut parts = Vec::with_capacity(conv.groups);
         for group in 0..conv.groups {
-            let columns = self.columns(conv, group, x)?;
+            let columns = self.columns(conv, group, x, Order::ImagesFirst)?;
             let weight = Storage::Cuda(weight.part(group * outputs * k, outputs * k));
             let (part, _) = self.product(&Gemm {
-                batches: 1,
+                batches: conv.batch,
                 m: outputs,
                 n: pixels,
                 k,
                 a: Matrix::row_major(&weight, k),
-                b: Matrix::row_major(&columns, pixels),
+                b: Matrix { batch: k * pixels, ..Matrix::row_major(&columns, pixels) },
                 epilogue: Epilogue::None,
                 full: false,
             })?;
             parts.push(part);
         }
         let parts: Vec<_> = parts.iter().map(|part| (part, outputs * pixels)).collect();
-        let joined =
-            if let [(only, _)] = parts[..] { only.clone() } else { self.concat(1, &parts)? };
-        self.permute(&joined, &[conv.outputs, conv.batch, conv.output_len()], &[1, 0, 2])
+        if let [(only, _)] = parts[..] { Ok(only.clone()) } else { self.concat(conv.batch, &parts) }
     }
 
     pub(super) fn convolve_backward_input(
@@ -102,27 +120,34 @@ impl Cuda {
         weight: &Buffer,
         grad: &Buffer,
     ) -> Result<Storage> {
-        let (k, pixels) = (conv.depth(), conv.batch * conv.output_len());
+        let (k, pixels) = (conv.depth(), conv.output_len());
         let outputs = conv.outputs / conv.groups;
-        let grad = self.channel_first(conv, grad)?;
-        let plane = conv.input[0] * conv.input[1];
-        let dx = self.take_f32(conv.batch * conv.inputs * plane)?;
-        for group in 0..conv.groups {
+        let columns = |group: usize| {
             let weight = Storage::Cuda(weight.part(group * outputs * k, outputs * k));
-            let grad = Storage::Cuda(grad.part(group * outputs * pixels, outputs * pixels));
+            let first = group * outputs * pixels;
+            let grad = Storage::Cuda(grad.part(first, grad.len() - first));
             let (columns, _) = self.product(&Gemm {
-                batches: 1,
+                batches: conv.batch,
                 m: k,
                 n: pixels,
                 k: outputs,
                 a: Matrix::row_major(&weight, k).transposed(),
-                b: Matrix::row_major(&grad, pixels),
+                b: Matrix { batch: conv.outputs * pixels, ..Matrix::row_major(&grad, pixels) },
                 epilogue: Epilogue::None,
                 full: false,
             })?;
-            let columns = self.widened(&columns)?;
+            Ok(columns)
+        };
+        if is_pointwise(conv) {
+            return columns(0);
+        }
+        let plane = conv.input[0] * conv.input[1];
+        let dx = self.take_f32(conv.batch * conv.inputs * plane)?;
+        for group in 0..conv.groups {
+            let columns = self.widened(&columns(group)?)?;
             let len = conv.batch * conv.inputs / conv.groups * plane;
-            let params = (Conv::new(conv, group), columns.read(), dx.write(), len as i64);
+            let geometry = Conv::new(conv, group, Order::ImagesFirst);
+            let params = (geometry, columns.read(), dx.write(), len as i64);
             self.each(&self.kernels.planes.columns_backward, len, len, params)?;
         }
         Ok(Storage::Cuda(dx))
@@ -136,10 +161,12 @@ impl Cuda {
     ) -> Result<Storage> {
         let (k, pixels) = (conv.depth(), conv.batch * conv.output_len());
         let outputs = conv.outputs / conv.groups;
-        let grad = self.channel_first(conv, grad)?;
+        let shape = [conv.batch, conv.outputs, conv.output_len()];
+        let grad = self.permute(&Storage::Cuda(grad.clone()), &shape, &[1, 0, 2])?;
+        let grad = self.widened(&grad)?;
         let mut parts = Vec::with_capacity(conv.groups);
         for group in 0..conv.groups {
-            let columns = self.columns(conv, group, x)?;
+            let columns = self.columns(conv, group, x, Order::RowsFirst)?;
             let grad = Storage::Cuda(grad.part(group * outputs * pixels, outputs * pixels));
             let (part, _) = self.product(&Gemm {
                 batches: 1,

@@ -1,16 +1,20 @@
 // Channels and windows of images: the sums of batch norm, pooling, and convolutions as matrix products.
 
+// The elements of channel blockIdx.x of [outer, channels, inner]: a row of threads, whose number is a power of two,
+// walks along a plane, and the rows of threads take every so many planes.
 #define EACH_OF_CHANNEL(at)                                                                             \
-    for (i64 i = threadIdx.x, at; i < (i64)outer * inner &&                                             \
-         (at = ((i / inner) * channels + blockIdx.x) * inner + i % inner, true); i += blockDim.x)
+    int along = 1 << (31 - __clz(min(inner, (int)blockDim.x)));                                         \
+    for (int plane = threadIdx.x / along; plane < outer; plane += blockDim.x / along)                   \
+        for (i64 first = ((i64)plane * channels + blockIdx.x) * inner, at = first + threadIdx.x % along; \
+             at < first + inner; at += along)
 
 // Mean and biased variance of channel blockIdx.x of [outer, channels, inner], in two passes.
 extern "C" __global__ void channel_moments(const float *x, float *mean, float *variance, int outer, int channels,
                                            int inner) {
     float sum = 0.0f, squares = 0.0f, count = (float)outer * inner;
-    EACH_OF_CHANNEL(at) sum += x[at];
+    { EACH_OF_CHANNEL(at) sum += x[at]; }
     float centre = block_sum(sum) / count;
-    EACH_OF_CHANNEL(at) squares += (x[at] - centre) * (x[at] - centre);
+    { EACH_OF_CHANNEL(at) squares += (x[at] - centre) * (x[at] - centre); }
     squares = block_sum(squares) / count;
     if (threadIdx.x == 0) {
         mean[blockIdx.x] = centre;
@@ -21,7 +25,7 @@ extern "C" __global__ void channel_moments(const float *x, float *mean, float *v
 extern "C" __global__ void channel_affine(const float *x, const float *scale, const float *shift, float *out,
                                           int channels, int inner, i64 n) {
     FOR_ELEMENTS(i, n) {
-        int channel = i / inner % channels;
+        int channel = (u32)i / (u32)inner % (u32)channels;
         out[i] = scale[channel] * x[i] + shift[channel];
     }
 }
@@ -44,7 +48,7 @@ extern "C" __global__ void channel_gradient_sums(const float *x, const float *gr
 extern "C" __global__ void channel_combine(const float *x, const float *grad, const float *a, const float *b,
                                            const float *c, float *out, int channels, int inner, i64 n) {
     FOR_ELEMENTS(i, n) {
-        int channel = i / inner % channels;
+        int channel = (u32)i / (u32)inner % (u32)channels;
         out[i] = a[channel] * grad[i] + b[channel] * x[i] + c[channel];
     }
 }
@@ -131,38 +135,63 @@ extern "C" __global__ void avg_pool_backward(Window w, const float *grad, float 
 }
 
 struct Conv {
-    int batch, channels, first, height, width, kh, kw, stride, padding, out_height, out_width, inputs;
+    int batch, channels, first, height, width, kh, kw, stride, padding, out_height, out_width, inputs, rows_first;
 };
 
-// Columns [channels kh kw, batch oh ow] of one group, whose channels begin at `first` of `inputs`.
-extern "C" __global__ void columns(Conv c, const float *x, float *out, i64 n) {
-    int pixels = c.out_height * c.out_width;
-    FOR_ELEMENTS(i, n) {
-        i64 column = i % ((i64)c.batch * pixels);
-        int row = i / ((i64)c.batch * pixels), image = column / pixels, index = column % pixels;
-        int channel = row / (c.kh * c.kw), ky = row / c.kw % c.kh, kx = row % c.kw;
-        int y = index / c.out_width * c.stride - c.padding + ky, at = index % c.out_width * c.stride - c.padding + kx;
-        bool inside = y >= 0 && y < c.height && at >= 0 && at < c.width;
-        out[i] = inside ? x[(((i64)image * c.inputs + c.first + channel) * c.height + y) * c.width + at] : 0.0f;
+// N neighbours of a row of output pixels at a time.
+template <int N>
+__device__ __forceinline__ void columns_by(const Conv &c, const float *x, float *out, i64 n) {
+    u32 pixels = c.out_height * c.out_width, taps = c.kh * c.kw, rows = c.channels * taps;
+    FOR_ELEMENTS(pack, n / N) {
+        u32 i = (u32)pack * N, index = i % pixels, line = i / pixels;
+        u32 row = c.rows_first ? line / (u32)c.batch : line % rows;
+        u32 image = c.rows_first ? line % (u32)c.batch : line / rows;
+        u32 channel = row / taps, tap = row % taps;
+        int y = (int)(index / (u32)c.out_width) * c.stride - c.padding + (int)(tap / (u32)c.kw);
+        int left = (int)(index % (u32)c.out_width) * c.stride - c.padding + (int)(tap % (u32)c.kw);
+        i64 start = (((i64)image * c.inputs + c.first + channel) * c.height + y) * c.width;
+        Pack<float, N> values;
+        for (int j = 0; j < N; j++) {
+            int at = left + j * c.stride;
+            values.v[j] = y >= 0 && y < c.height && at >= 0 && at < c.width ? x[start + at] : 0.0f;
+        }
+        ((Pack<float, N> *)out)[pack] = values;
     }
 }
 
-// The adjoint of `columns`: each pixel of the group's channels gathers its sum into dx [batch, inputs, H, W].
+// Columns of one group, whose channels begin at `first` of `inputs`: [batch, channels kh kw, oh ow], or
+// [channels kh kw, batch, oh ow] if rows come first.
+extern "C" __global__ void columns(Conv c, const float *x, float *out, i64 n) {
+    if (c.out_width % 4)
+        columns_by<1>(c, x, out, n);
+    else
+        columns_by<4>(c, x, out, n);
+}
+
+// The output pixel whose tap `tap` reads this input pixel, along one axis; below zero if there is none.
+__device__ __forceinline__ int reader(int at, int tap, int padding, int stride, int length) {
+    int distance = at + padding - tap;
+    if (distance < 0 || (stride > 1 && distance % stride)) return -1;
+    int out = stride > 1 ? distance / stride : distance;
+    return out < length ? out : -1;
+}
+
+// The adjoint of `columns` with images first: each pixel of the group's channels gathers its sum into
+// dx [batch, inputs, H, W].
 extern "C" __global__ void columns_backward(Conv c, const float *columns, float *dx, i64 n) {
     int pixels = c.out_height * c.out_width;
-    i64 width = (i64)c.batch * pixels;
     FOR_ELEMENTS(i, n) {
-        int at = i % c.width, y = i / c.width % c.height;
-        int channel = i / ((i64)c.width * c.height) % c.channels, image = i / ((i64)c.width * c.height * c.channels);
+        u32 row = (u32)i / (u32)c.width, plane = row / (u32)c.height;
+        u32 image = plane / (u32)c.channels, channel = plane % (u32)c.channels;
+        int at = (u32)i % (u32)c.width, y = row % (u32)c.height;
+        const float *taps = columns + (i64)plane * c.kh * c.kw * pixels;
         float sum = 0.0f;
         for (int ky = 0; ky < c.kh; ky++) {
-            int oy = y + c.padding - ky;
-            if (oy < 0 || oy % c.stride || oy / c.stride >= c.out_height) continue;
+            int oy = reader(y, ky, c.padding, c.stride, c.out_height);
+            if (oy < 0) continue;
             for (int kx = 0; kx < c.kw; kx++) {
-                int ox = at + c.padding - kx;
-                if (ox < 0 || ox % c.stride || ox / c.stride >= c.out_width) continue;
-                i64 row = (channel * c.kh + ky) * c.kw + kx;
-                sum += columns[row * width + (i64)image * pixels + oy / c.stride * c.out_width + ox / c.stride];
+                int ox = reader(at, kx, c.padding, c.stride, c.out_width);
+                if (ox >= 0) sum += taps[(ky * c.kw + kx) * pixels + oy * c.out_width + ox];
             }
         }
         dx[(((i64)image * c.inputs + c.first + channel) * c.height + y) * c.width + at] = sum;
