@@ -44,6 +44,11 @@ impl Spread {
         let std = (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt());
         (!values.is_empty()).then_some(Self { mean, std, runs: values.len() })
     }
+
+    /// Of the mean; nothing is known of it from one run.
+    pub fn standard_error(&self) -> f64 {
+        self.std.unwrap_or(0.0) / (self.runs as f64).sqrt()
+    }
 }
 
 /// A variant, over its runs.

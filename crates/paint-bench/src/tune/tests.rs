@@ -110,9 +110,9 @@ fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
     assert!(tuned.finalists[0].is_usual && tuned.gain().is_none());
     assert_eq!(tuned.at_edge, ["lr"]);
     let text = tuned.text();
-    assert!(text.contains("no candidate was better with every seed"), "{text}");
+    assert!(text.contains("no candidate was clearly better"), "{text}");
     assert!(text.contains("--search lr=LOW..HIGH"), "{text}");
-    // A candidate that is better on average, but not with every seed, is no reason to leave them.
+    // A candidate that is better on average, but within the standard error, is no reason to leave them.
     let by_luck = |grid: &Grid| {
         let mut outcome = pretended(grid, &real, |_| Some(50.0));
         let others = outcome.results.iter_mut().filter(|one| one.label != "as it is");
@@ -124,9 +124,24 @@ fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
     let tuned = request.tune(&mut |_, grid| by_luck(grid)).unwrap().unwrap();
     assert!(tuned.finalists[0].is_usual, "{tuned:?}");
     assert!(tuned.lead().unwrap().points < 0.0, "{tuned:?}");
+    // Two gains outweigh a small loss.
+    let mut with_three = request.clone();
+    with_three.budget.seeds = vec![0, 1, 2];
+    let mostly = |grid: &Grid| {
+        let mut outcome = pretended(grid, &real, |_| Some(50.0));
+        let others = outcome.results.iter_mut().filter(|one| one.label != "as it is");
+        let seeds = [52.4, 49.7, 51.8].iter().cycle();
+        others.zip(seeds).for_each(|(one, &accuracy)| reach(one, accuracy));
+        outcome
+    };
+    let tuned = with_three.tune(&mut |_, grid| mostly(grid)).unwrap().unwrap();
+    assert!(!tuned.finalists[0].is_usual, "{tuned:?}");
+    assert!(tuned.text().contains("points for the choice, in 2 of 3 seeds"), "{}", tuned.text());
     // What the others reach visit by visit, where the usual settings have 50 throughout, and whether one is chosen.
     let cases = [
         ([55.0, 55.0, 55.0, 55.0], true),
+        // Not worth it.
+        ([50.4, 50.4, 50.4, 50.4], false),
         // Better on average, worse by the end.
         ([70.0, 70.0, 49.0, 49.0], false),
         // A corruption is lost on the way.
@@ -155,7 +170,7 @@ fn a_better_neighbour_is_measured_like_the_last_candidates_and_taken() {
     request.budget.candidates = 3;
     let real = one_run(&request);
     // The top lies between the candidates 1e-4, 1e-3 and the usual rate.
-    let hill = |lr: f64| Some(80.0 - (lr.log10() + 2.6).powi(2));
+    let hill = |lr: f64| Some(80.0 - 10.0 * (lr.log10() + 2.6).powi(2));
     let mut stages = Vec::new();
     let mut measure = |_: &str, grid: &Grid| {
         stages.push(grid.cells.len());
@@ -181,7 +196,7 @@ fn a_search_that_is_stopped_in_any_stage_makes_no_choice() {
         let mut measure = |_: &str, grid: &Grid| {
             stage += 1;
             let unfinished = usize::from(stage == stop_in);
-            Outcome { unfinished, ..pretended(grid, &real, Some) }
+            Outcome { unfinished, ..pretended(grid, &real, |lr| Some(100.0 * lr)) }
         };
         assert_eq!(request.tune(&mut measure).unwrap().is_some(), stop_in == 6, "{stop_in}");
     }

@@ -152,7 +152,7 @@ impl Tuned {
         let usual = self.finalists.iter().find(|one| one.is_usual);
         if best.is_usual {
             out.push_str(
-                "  the settings it has anyway: no candidate was better with every seed without losing a corruption\n",
+                "  the settings it has anyway: no candidate was clearly better without losing a corruption\n",
             );
         } else if let Some(usual) = usual {
             let _ = writeln!(out, "  in place of {}", shown(&usual.chosen));
@@ -226,12 +226,12 @@ fn spread(accuracy: &[f64]) -> String {
 
 fn told(Margin { points, wins, seeds }: Margin) -> String {
     if points < 0.0 {
-        return "better, but not with every seed, or it loses a corruption on the way".into();
+        return "better, but not clearly, or it loses a corruption on the way".into();
     }
     let sure = match (wins, seeds) {
-        (_, 1) => "one seed says little",
-        _ if wins == seeds => "in every seed",
-        _ => "not in every seed, so no clear difference",
+        (_, 1) => "one seed says little".to_owned(),
+        _ if wins == seeds => "in every seed".to_owned(),
+        _ => format!("in {wins} of {seeds} seeds"),
     };
     format!("{points:+.2} points for the choice, {sure}")
 }
