@@ -195,7 +195,7 @@ impl Backbone for ResidualNet {
         let pass = &NormPass { mode: self.batch_norm, seen };
         let mut x = parts.stem.forward(params, embedding)?;
         if let Some(norm) = &parts.stem_norm {
-            x = norm.forward(params, &x, pass)?.relu()?;
+            x = norm.forward_relu(params, &x, None, pass)?;
         }
         if parts.stem_pool == StemPool::Max {
             x = x.max_pool(3, 2, 1)?;
@@ -210,7 +210,7 @@ impl Backbone for ResidualNet {
             }
         }
         if let Some(norm) = &parts.final_norm {
-            x = norm.forward(params, &x, pass)?.relu()?;
+            x = norm.forward_relu(params, &x, None, pass)?;
         }
         let pooled = x.global_avg_pool()?; // [B, D]
         let logits = match request.classes {

@@ -49,6 +49,17 @@ impl BatchNorm {
         Ok(())
     }
 
+    fn with<'a>(&'a self, params: &'a Params, pass: &NormPass) -> paint_tensor::BatchNorm<'a> {
+        paint_tensor::BatchNorm {
+            scale: &params[self.weight],
+            shift: &params[self.bias],
+            running_mean: &self.running_mean,
+            running_var: &self.running_var,
+            eps: self.eps,
+            mode: pass.mode,
+        }
+    }
+
     fn running_names(&self) -> [String; 2] {
         ["running_mean", "running_var"].map(|what| format!("{}.{what}", self.name))
     }
@@ -61,6 +72,13 @@ pub(crate) struct GroupNorm {
     pub(crate) bias: ParamId,
     pub(crate) groups: usize,
     pub(crate) eps: f32,
+}
+
+impl GroupNorm {
+    fn forward(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
+        let (scale, shift) = (&params[self.weight], &params[self.bias]);
+        Ok(x.group_norm(self.groups, scale, shift, self.eps)?)
+    }
 }
 
 /// The norm of a residual network.
@@ -78,31 +96,49 @@ pub(crate) struct NormPass {
     pub(crate) seen: Option<RefCell<Seen>>,
 }
 
+impl NormPass {
+    fn saw(&self, norm: &BatchNorm, moments: Option<Moments>) {
+        if let (Some(seen), Some(moments)) = (&self.seen, moments) {
+            seen.borrow_mut().push((Arc::clone(&norm.name), moments));
+        }
+    }
+}
+
 /// The moments of a batch by layer.
 pub(crate) type Seen = Vec<(Arc<str>, Moments)>;
 
 impl ChannelNorm {
     /// `[B, C, H, W]`, shape kept; `pass` concerns batch norms alone.
     pub(crate) fn forward(&self, params: &Params, x: &Tensor, pass: &NormPass) -> Result<Tensor> {
-        Ok(match self {
+        match self {
             Self::Batch(norm) => {
-                let (y, moments) = x.batch_norm_with_moments(&paint_tensor::BatchNorm {
-                    scale: &params[norm.weight],
-                    shift: &params[norm.bias],
-                    running_mean: &norm.running_mean,
-                    running_var: &norm.running_var,
-                    eps: norm.eps,
-                    mode: pass.mode,
-                })?;
-                if let (Some(seen), Some(moments)) = (&pass.seen, moments) {
-                    seen.borrow_mut().push((Arc::clone(&norm.name), moments));
-                }
-                y
+                let (y, moments) = x.batch_norm_with_moments(&norm.with(params, pass))?;
+                pass.saw(norm, moments);
+                Ok(y)
+            }
+            Self::Group(norm) => norm.forward(params, x),
+        }
+    }
+
+    /// `relu(residual + norm(x))`.
+    pub(crate) fn forward_relu(
+        &self,
+        params: &Params,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        pass: &NormPass,
+    ) -> Result<Tensor> {
+        match self {
+            Self::Batch(norm) => {
+                let (y, moments) = x.batch_norm_relu(&norm.with(params, pass), residual)?;
+                pass.saw(norm, moments);
+                Ok(y)
             }
             Self::Group(norm) => {
-                let (scale, shift) = (&params[norm.weight], &params[norm.bias]);
-                x.group_norm(norm.groups, scale, shift, norm.eps)?
+                let y = norm.forward(params, x)?;
+                let y = residual.map_or(Ok(y.clone()), |residual| residual.add(&y))?;
+                Ok(y.relu()?)
             }
-        })
+        }
     }
 }

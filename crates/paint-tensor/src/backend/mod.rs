@@ -16,7 +16,7 @@ mod windows;
 pub(crate) use depthwise::{Depthwise, DepthwiseKernels};
 pub use precision::Precision;
 pub(crate) use problem::{
-    Attention, AttentionGrad, Conv, Epilogue, Gemm, HeadRows, Matrix, Window,
+    After, Attention, AttentionGrad, Conv, Epilogue, Gate, Gemm, HeadRows, Matrix, Window,
 };
 pub use table::{BACKENDS, BackendEntry, DeviceInfo, Memory};
 pub use training::StepRule;
@@ -207,30 +207,35 @@ pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
 
     /// Mean and biased variance of the channels of `[outer, channels, inner]`.
     fn channel_moments(&self, x: &Storage, split: [usize; 3]) -> Result<(Storage, Storage)>;
-    /// `scale x + shift`, with one `scale` and one `shift` per channel.
+    /// `scale x + shift`, with one `[scale, shift]` per channel, and what comes after it.
     fn channel_affine(
         &self,
         x: &Storage,
-        scale: &Storage,
-        shift: &Storage,
+        coefficients: [&Storage; 2],
+        after: After<'_>,
         split: [usize; 3],
     ) -> Result<Storage>;
-    /// `Σ grad` and `Σ grad (x - centre)` of each channel.
+    /// `Σ grad` and `Σ grad (x - centre)` of each channel of `[x, grad]`, for a gradient that comes through a gate if
+    /// there is one.
     fn channel_gradient_sums(
         &self,
-        x: &Storage,
-        grad: &Storage,
+        operands: [&Storage; 2],
         centre: &Storage,
+        gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<(Storage, Storage)>;
-    /// `a grad + b x + c`, with one `[a, b, c]` per channel.
+    /// `a grad + b x + c` of `[x, grad]`, with one `[a, b, c]` per channel, for such a gradient.
     fn channel_combine(
         &self,
-        x: &Storage,
-        grad: &Storage,
+        operands: [&Storage; 2],
         coefficients: [&Storage; 3],
+        gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<Storage>;
+    /// The gradient in front of a ReLU, from its result.
+    fn relu_backward(&self, y: &Storage, grad: &Storage) -> Result<Storage> {
+        self.binary(Binary::Mul, grad, &self.unary(Unary::Step, y)?)
+    }
 
     /// The largest element of each window of each plane, and its place in the plane.
     fn max_pool(&self, window: &Window, x: &Storage) -> Result<(Storage, Storage)>;

@@ -100,6 +100,21 @@ pub(crate) struct AttentionGrad<'a> {
     pub(crate) grad: &'a Storage,
 }
 
+/// What follows an affine map of channels.
+#[derive(Clone, Copy)]
+pub(crate) enum After<'a> {
+    Nothing,
+    /// ReLU, of the sum with a residual of the map's own shape if there is one.
+    Relu(Option<&'a Storage>),
+}
+
+/// A ReLU behind an affine map of channels: a gradient passes where `scale x + shift` is above zero.
+#[derive(Clone, Copy)]
+pub(crate) struct Gate<'a> {
+    pub(crate) scale: &'a Storage,
+    pub(crate) shift: &'a Storage,
+}
+
 /// A convolution: `[batch, inputs, H, W]` by kernels `[outputs, inputs / groups, kh, kw]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conv {

@@ -29,7 +29,9 @@ impl Tensor {
 
     /// `max(x, 0)`.
     pub fn relu(&self) -> Result<Self> {
-        self.sloped(Unary::Relu, Unary::Step)
+        let out = self.device().backend().unary(Unary::Relu, self.storage())?;
+        Ok(self
+            .with_backward(out, |y, grad| grad.device().backend().relu_backward(y, grad.storage())))
     }
 
     fn sloped(&self, op: Unary, slope: Unary) -> Result<Self> {
@@ -45,7 +47,7 @@ impl Tensor {
     pub fn softmax(&self) -> Result<Self> {
         let (_, d) = rows(self.shape(), "softmax")?;
         let out = self.device().backend().softmax(self.storage(), d)?;
-        Ok(self.row_function(out, d, |y, grad| {
+        Ok(self.with_backward(out, |y, grad| {
             grad.device().backend().softmax_backward(y, grad.storage(), grad.width())
         }))
     }
@@ -54,7 +56,7 @@ impl Tensor {
     pub fn log_softmax(&self) -> Result<Self> {
         let (_, d) = rows(self.shape(), "log_softmax")?;
         let out = self.device().backend().log_softmax(self.storage(), d)?;
-        Ok(self.row_function(out, d, |y, grad| {
+        Ok(self.with_backward(out, |y, grad| {
             grad.device().backend().log_softmax_backward(y, grad.storage(), grad.width())
         }))
     }
@@ -63,26 +65,26 @@ impl Tensor {
         self.shape().last().copied().unwrap_or(1)
     }
 
-    /// A function of rows whose gradient is computed from its own output.
-    fn row_function(&self, out: Storage, d: usize, backward: RowBackward) -> Self {
-        debug_assert_eq!(d, self.width());
-        self.derived(self.shape().to_vec(), out.clone(), &[self.link()], || RowRule {
-            input: self.link().clone(),
-            y: out,
+    /// A result whose gradient is computed from itself.
+    fn with_backward(&self, y: Storage, backward: Backward) -> Self {
+        let input = self.link();
+        self.derived(self.shape().to_vec(), y.clone(), &[input], || ResultRule {
+            input: input.clone(),
+            y,
             backward,
         })
     }
 }
 
-type RowBackward = fn(&Storage, &Tensor) -> Result<Storage>;
+type Backward = fn(&Storage, &Tensor) -> Result<Storage>;
 
-struct RowRule {
+struct ResultRule {
     input: Link,
     y: Storage,
-    backward: RowBackward,
+    backward: Backward,
 }
 
-impl Rule for RowRule {
+impl Rule for ResultRule {
     fn backward(&self, grad: Tensor, sink: &mut Sink) -> Result<()> {
         sink.add_to(&self.input, || {
             let dx = (self.backward)(&self.y, &grad)?;

@@ -5,7 +5,10 @@
 //!
 //! `y = γ r (x - μ) + β`, and backward, with `S₁ = Σ dy` and `S₂ = Σ dy (x - μ)` over a channel,
 //! `dγ = r S₂`, `dβ = S₁`, `dx = γ r (dy - a S₁ / n - a r² S₂ (x - μ_b) / n)`.
+//!
+//! A ReLU behind the norm, and a residual between the two, are part of the same passes over memory.
 
+use crate::backend::{After, Gate, Storage};
 use crate::shape::split_at;
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
@@ -63,6 +66,14 @@ pub struct Moments {
     pub count: usize,
 }
 
+/// What follows a norm.
+#[derive(Clone, Copy)]
+enum Then<'a> {
+    Nothing,
+    /// ReLU, of the sum with a residual if there is one.
+    Relu(Option<&'a Tensor>),
+}
+
 impl Tensor {
     /// Batch norm over all axes but the second.
     pub fn batch_norm(&self, norm: &BatchNorm<'_>) -> Result<Self> {
@@ -71,6 +82,26 @@ impl Tensor {
 
     /// [`Tensor::batch_norm`], and the moments of the batch if they are used.
     pub fn batch_norm_with_moments(&self, norm: &BatchNorm<'_>) -> Result<(Self, Option<Moments>)> {
+        self.normalised(norm, Then::Nothing)
+    }
+
+    /// `relu(residual + batch_norm(x))`, and the moments of the batch if they are used.
+    pub fn batch_norm_relu(
+        &self,
+        norm: &BatchNorm<'_>,
+        residual: Option<&Self>,
+    ) -> Result<(Self, Option<Moments>)> {
+        if let Some(residual) = residual {
+            if residual.shape() != self.shape() {
+                let expected = format!("{:?}", self.shape());
+                return Err(residual.shape_error("batch_norm residual", expected));
+            }
+            self.device().check_same(residual.device(), "batch_norm")?;
+        }
+        self.normalised(norm, Then::Relu(residual))
+    }
+
+    fn normalised(&self, norm: &BatchNorm<'_>, then: Then<'_>) -> Result<(Self, Option<Moments>)> {
         let split = split_at(self.shape(), 1, "batch_norm")?;
         let c = split[1];
         for vector in [norm.scale, norm.shift, norm.running_mean, norm.running_var] {
@@ -106,12 +137,25 @@ impl Tensor {
         let rstd = Self::full([c], 1.0, device)?.div(&rstd)?;
         let scale = norm.scale.detach().mul(&rstd)?;
         let shift = norm.shift.detach().sub(&mean.mul(&scale)?)?;
-        let out =
-            backend.channel_affine(self.storage(), scale.storage(), shift.storage(), split)?;
-        let links = [self.link(), norm.scale.link(), norm.shift.link()];
+        let (after, residual) = match then {
+            Then::Nothing => (After::Nothing, None),
+            Then::Relu(residual) => (After::Relu(residual.map(Self::storage)), residual),
+        };
+        let coefficients = [scale.storage(), shift.storage()];
+        let out = backend.channel_affine(self.storage(), coefficients, after, split)?;
+        let untracked = None;
+        let of_residual = residual.map_or(&untracked, |residual| residual.link());
+        let links = [self.link(), norm.scale.link(), norm.shift.link(), of_residual];
+        let y = out.clone();
         let out = self.derived(self.shape().to_vec(), out, &links, || {
             let reads_x =
                 norm.scale.requires_grad() || (self.requires_grad() && batch_mean.is_some());
+            let relu = match then {
+                Then::Nothing => Relu::None,
+                // The input, which is read anyway, says where the ReLU was open.
+                Then::Relu(None) if reads_x => Relu::ByInput(shift),
+                Then::Relu(_) => Relu::ByResult(y),
+            };
             BatchNormRule {
                 links: links.map(Clone::clone),
                 split,
@@ -121,14 +165,25 @@ impl Tensor {
                 mean,
                 batch_mean,
                 rstd,
+                relu,
             }
         });
         Ok((out, moments))
     }
 }
 
+/// Where the backward pass finds out whether a ReLU was open.
+enum Relu {
+    None,
+    /// `γ r x + shift` was above zero.
+    ByInput(Tensor),
+    /// The result is above zero.
+    ByResult(Storage),
+}
+
 struct BatchNormRule {
-    links: [Link; 3],
+    /// Those of the input, `γ`, `β` and the residual.
+    links: [Link; 4],
     split: [usize; 3],
     share: f32,
     /// Read by the gradient of `γ`, and by that of the input where the batch has a share.
@@ -140,43 +195,103 @@ struct BatchNormRule {
     /// `μ_b`, where the batch has a share.
     batch_mean: Option<Tensor>,
     rstd: Tensor,
+    relu: Relu,
 }
 
 impl Rule for BatchNormRule {
-    fn backward(&self, grad: Tensor, sink: &mut Sink) -> Result<()> {
-        let (backend, device) = (grad.device().backend(), grad.device());
+    fn backward(&self, mut grad: Tensor, sink: &mut Sink) -> Result<()> {
+        let device = grad.device().clone();
+        let backend = device.backend();
         let [outer, c, inner] = self.split;
         let vector = |storage| Tensor::frozen(vec![c], storage, device.clone());
+        let images =
+            |storage, shape: &[usize]| Tensor::frozen(shape.to_vec(), storage, device.clone());
+        if let Relu::ByResult(y) = &self.relu {
+            grad = images(backend.relu_backward(y, grad.storage())?, grad.shape());
+            sink.add_to(&self.links[3], || Ok(grad.clone()))?;
+        }
         let Some(x) = &self.x else {
             sink.add_to(&self.links[0], || {
-                let zeros = Tensor::zeros([c], device)?;
-                let scale = self.scale.storage();
-                let dx =
-                    backend.channel_affine(grad.storage(), scale, zeros.storage(), self.split)?;
-                Ok(Tensor::frozen(grad.shape().to_vec(), dx, device.clone()))
+                let zeros = Tensor::zeros([c], &device)?;
+                let coefficients = [self.scale.storage(), zeros.storage()];
+                let (dy, split) = (grad.storage(), self.split);
+                let dx = backend.channel_affine(dy, coefficients, After::Nothing, split)?;
+                Ok(images(dx, grad.shape()))
             })?;
             return sink.add_to(&self.links[2], || grad.reshape(self.split)?.sum(2)?.sum(0));
         };
-        let (s1, s2) = backend.channel_gradient_sums(
-            x.storage(),
-            grad.storage(),
-            self.mean.storage(),
-            self.split,
-        )?;
+        let gate = match &self.relu {
+            Relu::ByInput(shift) => {
+                Some(Gate { scale: self.scale.storage(), shift: shift.storage() })
+            }
+            Relu::None | Relu::ByResult(_) => None,
+        };
+        let operands = [x.storage(), grad.storage()];
+        let (s1, s2) =
+            backend.channel_gradient_sums(operands, self.mean.storage(), gate, self.split)?;
         let (s1, s2) = (vector(s1), vector(s2));
         sink.add_to(&self.links[0], || {
-            let (mut b, mut c) = (Tensor::zeros([c], device)?, Tensor::zeros([c], device)?);
+            let (mut b, mut c) = (Tensor::zeros([c], &device)?, Tensor::zeros([c], &device)?);
             if let Some(batch_mean) = &self.batch_mean {
                 let part = self.scale.scale(-self.share / (outer * inner) as f32)?;
                 b = part.mul(&self.rstd)?.mul(&self.rstd)?.mul(&s2)?;
                 c = part.mul(&s1)?.sub(&b.mul(batch_mean)?)?;
             }
             let coefficients = [self.scale.storage(), b.storage(), c.storage()];
-            let dx =
-                backend.channel_combine(x.storage(), grad.storage(), coefficients, self.split)?;
-            Ok(Tensor::frozen(grad.shape().to_vec(), dx, device.clone()))
+            let dx = backend.channel_combine(operands, coefficients, gate, self.split)?;
+            Ok(images(dx, grad.shape()))
         })?;
         sink.add_to(&self.links[1], || self.rstd.mul(&s2))?;
         sink.add_to(&self.links[2], || Ok(s1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    /// The result, and the gradients of a sum weighted by position, with the ReLU inside or behind.
+    fn run(mode: BnMode, with_residual: bool, fused: bool) -> Vec<Vec<f32>> {
+        let device = Device::cpu();
+        let wave =
+            |len: usize, phase: f32| (0..len).map(|i| (i as f32 * 1.7 + phase).sin()).collect();
+        let tensor = |phase, shape: &[usize]| {
+            Tensor::from_vec(wave(shape.iter().product(), phase), shape, &device).unwrap()
+        };
+        let shape = [3, 4, 5, 7];
+        let variables = [
+            tensor(0.1, &shape).variable(),
+            tensor(0.2, &[4]).variable(),
+            tensor(0.3, &[4]).variable(),
+            tensor(0.4, &shape).variable(),
+        ];
+        let [x, scale, shift, residual] = &variables;
+        let (running_mean, running_var) =
+            (&tensor(0.5, &[4]), &tensor(0.6, &[4]).add_scalar(2.0).unwrap());
+        let norm = BatchNorm { scale, shift, running_mean, running_var, eps: 1e-5, mode };
+        let residual = with_residual.then_some(residual);
+        let y = if fused {
+            x.batch_norm_relu(&norm, residual).unwrap().0
+        } else {
+            let y = x.batch_norm(&norm).unwrap();
+            residual.map_or(Ok(y.clone()), |residual| residual.add(&y)).unwrap().relu().unwrap()
+        };
+        let loss = y.mul(&tensor(0.7, &shape)).unwrap().sum_all().unwrap();
+        let gradients = loss.backward().unwrap();
+        let found = variables.iter().filter_map(|variable| gradients.get(variable));
+        std::iter::once(&y).chain(found).map(|tensor| tensor.to_vec().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_relu_inside_gives_the_bits_of_one_behind() {
+        for mode in [BnMode::Running, BnMode::Batch, BnMode::Mixed { batch: 0.3 }] {
+            for with_residual in [false, true] {
+                let found = run(mode, with_residual, true);
+                assert_eq!(found.len(), if with_residual { 5 } else { 4 });
+                assert!(found[0].contains(&0.0) && found[0].iter().any(|&y| y > 0.0));
+                assert_eq!(found, run(mode, with_residual, false), "{mode:?} {with_residual}");
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! `dγ = Σ_b r S₂`, `dβ = Σ_b S₁`, `dx = r (γ dy - Σ_group γ S₁ / m - r² (x - μ) Σ_group γ S₂ / m)`.
 
+use crate::backend::After;
 use crate::shape::split_at;
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
@@ -35,8 +36,8 @@ impl Tensor {
         let factor = scale.detach().reshape(of_group)?.mul(&rstd)?; // [B, g, C/g]
         let offset = shift.detach().reshape(of_group)?.sub(&mean.mul(&factor)?)?;
         let split = [1, b * c, inner];
-        let out =
-            backend.channel_affine(self.storage(), factor.storage(), offset.storage(), split)?;
+        let coefficients = [factor.storage(), offset.storage()];
+        let out = backend.channel_affine(self.storage(), coefficients, After::Nothing, split)?;
         let links = [self.link(), scale.link(), shift.link()];
         Ok(self.derived(self.shape().to_vec(), out, &links, || GroupNormRule {
             links: links.map(Clone::clone),
@@ -67,7 +68,7 @@ impl Rule for GroupNormRule {
         let (split, by_group) = ([1, b * c, inner], [b, groups, c / groups]);
         let centre = self.mean.broadcast_to(by_group)?;
         let (x, dy) = (self.x.storage(), grad.storage());
-        let (s1, s2) = backend.channel_gradient_sums(x, dy, centre.storage(), split)?;
+        let (s1, s2) = backend.channel_gradient_sums([x, dy], centre.storage(), None, split)?;
         let each = |storage| Tensor::frozen(by_group.to_vec(), storage, device.clone());
         let (s1, s2) = (each(s1), each(s2)); // [B, g, C/g]
         sink.add_to(&self.links[0], || {
@@ -80,7 +81,7 @@ impl Rule for GroupNormRule {
                 (x_factor.broadcast_to(by_group)?, offset.broadcast_to(by_group)?);
             let factor = scale.mul(&self.rstd)?;
             let coefficients = [factor.storage(), x_factor.storage(), offset.storage()];
-            let dx = backend.channel_combine(x, dy, coefficients, split)?;
+            let dx = backend.channel_combine([x, dy], coefficients, None, split)?;
             Ok(Tensor::frozen(grad.shape().to_vec(), dx, device.clone()))
         })?;
         sink.add_to(&self.links[1], || s2.mul(&self.rstd)?.sum(0)?.reshape([c]))?;

@@ -162,6 +162,19 @@ pub(crate) const CASES: &[Case] = &[
         norm(x, BnMode::Mixed { batch: 0.3 })
     }),
     case("batch_norm without planes", &[&[5, 3], &[3], &[3]], |x| norm(x, BnMode::Batch)),
+    case("batch_norm_relu, batch", &[&[3, 2, 2, 3], &[2], &[2]], |x| {
+        norm_relu(x, BnMode::Batch, None)
+    }),
+    case("batch_norm_relu, running", &[&[3, 2, 2, 3], &[2], &[2]], |x| {
+        norm_relu(x, BnMode::Running, None)
+    }),
+    case("batch_norm_relu of a sum", &[&[3, 2, 2, 3], &[2], &[2], &[3, 2, 2, 3]], |x| {
+        norm_relu(x, BnMode::Batch, Some(&x[3]))
+    }),
+    case("batch_norm_relu with a frozen scale", &[&[3, 2, 2, 3], &[2]], |x| {
+        let scale = Tensor::from_vec(vec![0.7, -1.3], [2], x[0].device())?;
+        norm_relu(&[x[0].clone(), scale, x[1].clone()], BnMode::Running, None)
+    }),
     case("group_norm", &[&[2, 6, 2, 3], &[6], &[6]], |x| x[0].group_norm(2, &x[1], &x[2], 1e-5)),
     case("group_norm of one group", &[&[2, 3, 4], &[3], &[3]], |x| {
         x[0].group_norm(1, &x[1], &x[2], 1e-5)
@@ -217,6 +230,17 @@ fn conv(x: &[Tensor], stride: usize, padding: usize, groups: usize) -> Result<Te
 
 pub(crate) fn norm(x: &[Tensor], mode: BnMode) -> Result<Tensor> {
     with_norm(x, mode, |norm| x[0].batch_norm(norm))
+}
+
+/// Of elements that lie on both sides of the kink, further from it than a difference moves them.
+fn norm_relu(x: &[Tensor], mode: BnMode, residual: Option<&Tensor>) -> Result<Tensor> {
+    let sides = (0..x[0].elem_count()).map(|i| if i * 5 % 7 < 3 { -2.0 } else { 2.0 }).collect();
+    let sides = Tensor::from_vec(sides, x[0].shape(), x[0].device())?;
+    let apart = x[0].scale(0.1)?.add(&sides)?;
+    let near = [apart, x[1].scale(0.1)?.add_scalar(1.0)?, x[2].scale(0.1)?];
+    let residual = residual.map(|residual| residual.scale(0.1)).transpose()?;
+    let (y, _) = with_norm(&near, mode, |norm| near[0].batch_norm_relu(norm, residual.as_ref()))?;
+    Ok(y)
 }
 
 fn moments(x: &[Tensor]) -> Result<Moments> {

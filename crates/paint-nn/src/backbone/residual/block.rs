@@ -55,19 +55,18 @@ impl Block {
     fn post_activation(&self, params: &Params, x: &Tensor, pass: &NormPass) -> Result<Tensor> {
         let mut y = x.clone();
         for (i, (conv, norm)) in self.layers.iter().enumerate() {
-            y = norm.forward(params, &conv.forward(params, &y)?, pass)?;
-            if i + 1 < self.layers.len() {
-                y = y.relu()?;
-            }
+            let is_last = i + 1 == self.layers.len();
+            let residual = is_last.then(|| self.shortcut.forward(params, x, pass)).transpose()?;
+            y = norm.forward_relu(params, &conv.forward(params, &y)?, residual.as_ref(), pass)?;
         }
-        Ok(self.shortcut.forward(params, x, pass)?.add(&y)?.relu()?)
+        Ok(y)
     }
 
     fn pre_activation(&self, params: &Params, x: &Tensor, pass: &NormPass) -> Result<Tensor> {
         let mut y = x.clone();
         let mut around = x.clone();
         for (i, (conv, norm)) in self.layers.iter().enumerate() {
-            y = norm.forward(params, &y, pass)?.relu()?;
+            y = norm.forward_relu(params, &y, None, pass)?;
             if i == 0 && matches!(self.shortcut, Shortcut::Conv { .. }) {
                 around = y.clone();
             }

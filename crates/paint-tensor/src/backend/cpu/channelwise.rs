@@ -5,6 +5,7 @@
 
 use rayon::prelude::*;
 
+use super::elementwise::{relu, step};
 use super::math;
 use super::parallel::{for_rows, rows_per_task, vectorized};
 
@@ -49,42 +50,107 @@ pub(super) fn moments(
     }
 }
 
-/// `out = scale x + shift`.
-pub(super) fn affine(x: &[f32], scale: &[f32], shift: &[f32], inner: usize, out: &mut [f32]) {
+/// `out[i] = f(row, i)` for the elements of every row.
+fn map_rows(out: &mut [f32], inner: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     for_rows(out, inner, |first, out| {
         vectorized(
             #[inline(always)]
             || {
                 for (i, out) in out.chunks_exact_mut(inner).enumerate() {
-                    let row = first + i;
-                    let (scale, shift) = (scale[row % scale.len()], shift[row % shift.len()]);
-                    let x = &x[row * inner..(row + 1) * inner];
-                    out.iter_mut().zip(x).for_each(|(out, x)| *out = scale * x + shift);
+                    f(first + i, out);
                 }
             },
         );
     });
 }
 
-/// `Σ grad` and `Σ grad (x - centre)` of each channel.
-pub(super) fn gradient_sums(
+/// `out = scale x + shift`.
+pub(super) fn affine(x: &[f32], [scale, shift]: [&[f32]; 2], inner: usize, out: &mut [f32]) {
+    map_rows(
+        out,
+        inner,
+        #[inline(always)]
+        |row, out| {
+            let (scale, shift) = (scale[row % scale.len()], shift[row % shift.len()]);
+            let x = &x[row * inner..(row + 1) * inner];
+            out.iter_mut().zip(x).for_each(|(out, x)| *out = scale * x + shift);
+        },
+    );
+}
+
+/// `out = relu(scale x + shift)`.
+pub(super) fn affine_relu(x: &[f32], [scale, shift]: [&[f32]; 2], inner: usize, out: &mut [f32]) {
+    map_rows(
+        out,
+        inner,
+        #[inline(always)]
+        |row, out| {
+            let (scale, shift) = (scale[row % scale.len()], shift[row % shift.len()]);
+            let x = &x[row * inner..(row + 1) * inner];
+            out.iter_mut().zip(x).for_each(|(out, x)| *out = relu(scale * x + shift));
+        },
+    );
+}
+
+/// `out = relu(residual + (scale x + shift))`.
+pub(super) fn affine_add_relu(
     x: &[f32],
-    grad: &[f32],
+    [scale, shift]: [&[f32]; 2],
+    residual: &[f32],
+    inner: usize,
+    out: &mut [f32],
+) {
+    map_rows(
+        out,
+        inner,
+        #[inline(always)]
+        |row, out| {
+            let (scale, shift) = (scale[row % scale.len()], shift[row % shift.len()]);
+            let of_row = row * inner..(row + 1) * inner;
+            let (x, residual) = (&x[of_row.clone()], &residual[of_row]);
+            for ((out, x), residual) in out.iter_mut().zip(x).zip(residual) {
+                *out = relu(residual + (scale * x + shift));
+            }
+        },
+    );
+}
+
+/// `Σ grad` and `Σ grad (x - centre)` of each channel, for a gradient that came through a gate if there is one.
+pub(super) fn gradient_sums(
+    [x, grad]: [&[f32]; 2],
     centre: &[f32],
+    gate: Option<[&[f32]; 2]>,
     [outer, channels, inner]: [usize; 3],
     [plain, centred]: [&mut [f32]; 2],
 ) {
-    let pairs = rows(
-        outer * channels,
-        inner,
-        #[inline(always)]
-        |row| {
-            let (x, grad) =
-                (&x[row * inner..(row + 1) * inner], &grad[row * inner..(row + 1) * inner]);
-            let centre = centre[row % channels];
-            [math::sum(grad), math::sum_zip(grad, x, |g, x| g * (x - centre))]
-        },
-    );
+    let operands = |row: usize| {
+        let of_row = row * inner..(row + 1) * inner;
+        (&x[of_row.clone()], &grad[of_row], centre[row % channels])
+    };
+    let pairs = match gate {
+        None => rows(
+            outer * channels,
+            inner,
+            #[inline(always)]
+            |row| {
+                let (x, grad, centre) = operands(row);
+                math::sums_zip(grad, x, |g, x| [g, g * (x - centre)])
+            },
+        ),
+        Some([scale, shift]) => rows(
+            outer * channels,
+            inner,
+            #[inline(always)]
+            |row| {
+                let (x, grad, centre) = operands(row);
+                let (scale, shift) = (scale[row % channels], shift[row % channels]);
+                math::sums_zip(grad, x, |g, x| {
+                    let g = g * step(scale * x + shift);
+                    [g, g * (x - centre)]
+                })
+            },
+        ),
+    };
     for channel in 0..channels {
         let total = |which: usize| {
             (0..outer).map(|o| f64::from(pairs[o * channels + channel][which])).sum::<f64>() as f32
@@ -93,29 +159,41 @@ pub(super) fn gradient_sums(
     }
 }
 
-/// `out = a grad + b x + c`, with one `a`, `b` and `c` per channel.
+/// `out = a grad + b x + c`, with one `a`, `b` and `c` per channel, for such a gradient.
 pub(super) fn combine(
-    x: &[f32],
-    grad: &[f32],
+    [x, grad]: [&[f32]; 2],
     [a, b, c]: [&[f32]; 3],
+    gate: Option<[&[f32]; 2]>,
     inner: usize,
     out: &mut [f32],
 ) {
-    for_rows(out, inner, |first, out| {
-        vectorized(
+    let operands = |row: usize| {
+        let (of_row, channel) = (row * inner..(row + 1) * inner, row % a.len());
+        (&x[of_row.clone()], &grad[of_row], [a[channel], b[channel], c[channel]])
+    };
+    match gate {
+        None => map_rows(
+            out,
+            inner,
             #[inline(always)]
-            || {
-                for (i, out) in out.chunks_exact_mut(inner).enumerate() {
-                    let row = first + i;
-                    let channel = row % a.len();
-                    let (a, b, c) = (a[channel], b[channel], c[channel]);
-                    let x = &x[row * inner..(row + 1) * inner];
-                    let grad = &grad[row * inner..(row + 1) * inner];
-                    for ((out, x), grad) in out.iter_mut().zip(x).zip(grad) {
-                        *out = a * grad + b * x + c;
-                    }
+            |row, out| {
+                let (x, grad, [a, b, c]) = operands(row);
+                for ((out, x), grad) in out.iter_mut().zip(x).zip(grad) {
+                    *out = a * grad + b * x + c;
                 }
             },
-        );
-    });
+        ),
+        Some([scale, shift]) => map_rows(
+            out,
+            inner,
+            #[inline(always)]
+            |row, out| {
+                let (x, grad, [a, b, c]) = operands(row);
+                let (scale, shift) = (scale[row % scale.len()], shift[row % shift.len()]);
+                for ((out, x), grad) in out.iter_mut().zip(x).zip(grad) {
+                    *out = a * (grad * step(scale * x + shift)) + b * x + c;
+                }
+            },
+        ),
+    }
 }

@@ -43,9 +43,8 @@ pub(super) fn unary(op: Unary, x: &[f32], out: &mut [f32]) {
         Unary::Exp => apply!(out, x, math::exp),
         Unary::Log => apply!(out, x, f32::ln),
         Unary::Sqrt => apply!(out, x, f32::sqrt),
-        // NaN passes both, as in PyTorch: a model that diverged must not look healthy.
-        Unary::Relu => apply!(out, x, |x: f32| if x <= 0.0 { 0.0 } else { x }),
-        Unary::Step => apply!(out, x, |x: f32| if x.is_nan() { x } else { f32::from(x > 0.0) }),
+        Unary::Relu => apply!(out, x, relu),
+        Unary::Step => apply!(out, x, step),
         Unary::Gelu => apply!(out, x, |x| math::gelu(x).0),
         Unary::GeluSlope => apply!(out, x, |x| math::gelu(x).1),
         Unary::GeluTanh => apply!(out, x, |x| math::gelu_tanh(x).0),
@@ -55,6 +54,28 @@ pub(super) fn unary(op: Unary, x: &[f32], out: &mut [f32]) {
         Unary::Scale(factor) => apply!(out, x, |x| x * factor),
         Unary::AddScalar(term) => apply!(out, x, |x| x + term),
     }
+}
+
+/// NaN passes this and [`step`], as in PyTorch: a model that diverged must not look healthy.
+#[inline(always)]
+pub(super) fn relu(x: f32) -> f32 {
+    if x <= 0.0 { 0.0 } else { x }
+}
+
+/// The slope of [`relu`].
+#[inline(always)]
+pub(super) fn step(x: f32) -> f32 {
+    if x.is_nan() { x } else { f32::from(x > 0.0) }
+}
+
+/// `grad step(y)`.
+pub(super) fn relu_backward(y: &[f32], grad: &[f32], out: &mut [f32]) {
+    let (y, grad) = (&y[..out.len()], &grad[..out.len()]);
+    fill_with(
+        out,
+        #[inline(always)]
+        |i| grad[i] * step(y[i]),
+    );
 }
 
 #[inline(always)]

@@ -40,8 +40,8 @@ use self::attention::Problem;
 use self::kernel::Kernel;
 use self::storage::{build, build2, host, into_slab};
 use super::{
-    Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Gemm, Precision,
-    Storage, Unary, Window, WindowKernels,
+    After, Attention, AttentionGrad, Backend, BackendEntry, Binary, Conv, DeviceInfo, Gate, Gemm,
+    Precision, Storage, Unary, Window, WindowKernels,
 };
 use crate::op::distort::{Distortion, Noise};
 use crate::shape::elem_count;
@@ -213,37 +213,50 @@ impl Backend for Cpu {
     fn channel_affine(
         &self,
         x: &Storage,
-        scale: &Storage,
-        shift: &Storage,
+        coefficients: [&Storage; 2],
+        after: After<'_>,
         split: [usize; 3],
     ) -> Result<Storage> {
-        Ok(build(x.len(), |out| {
-            channelwise::affine(host(x), host(scale), host(shift), split[2], out);
+        let (x, coefficients, inner) = (host(x), coefficients.map(host), split[2]);
+        Ok(build(x.len(), |out| match after {
+            After::Nothing => channelwise::affine(x, coefficients, inner, out),
+            After::Relu(None) => channelwise::affine_relu(x, coefficients, inner, out),
+            After::Relu(Some(residual)) => {
+                channelwise::affine_add_relu(x, coefficients, host(residual), inner, out);
+            }
         }))
     }
 
     fn channel_gradient_sums(
         &self,
-        x: &Storage,
-        grad: &Storage,
+        operands: [&Storage; 2],
         centre: &Storage,
+        gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<(Storage, Storage)> {
+        let (operands, centre) = (operands.map(host), host(centre));
+        let gate = gate.map(|gate| [host(gate.scale), host(gate.shift)]);
         Ok(build2([split[1]; 2], |plain, centred| {
-            channelwise::gradient_sums(host(x), host(grad), host(centre), split, [plain, centred]);
+            channelwise::gradient_sums(operands, centre, gate, split, [plain, centred]);
         }))
     }
 
     fn channel_combine(
         &self,
-        x: &Storage,
-        grad: &Storage,
+        operands: [&Storage; 2],
         coefficients: [&Storage; 3],
+        gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<Storage> {
-        Ok(build(x.len(), |out| {
-            channelwise::combine(host(x), host(grad), coefficients.map(host), split[2], out);
+        let (operands, coefficients) = (operands.map(host), coefficients.map(host));
+        let gate = gate.map(|gate| [host(gate.scale), host(gate.shift)]);
+        Ok(build(operands[0].len(), |out| {
+            channelwise::combine(operands, coefficients, gate, split[2], out);
         }))
+    }
+
+    fn relu_backward(&self, y: &Storage, grad: &Storage) -> Result<Storage> {
+        Ok(build(y.len(), |out| elementwise::relu_backward(host(y), host(grad), out)))
     }
 
     fn max_pool(&self, window: &Window, x: &Storage) -> Result<(Storage, Storage)> {

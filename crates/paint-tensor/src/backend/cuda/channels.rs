@@ -5,9 +5,9 @@ use super::buffer::Buffer;
 use super::driver::Grid;
 use super::elements::THREADS;
 use super::kernel::Kernel;
-use super::param::{Params, Write};
+use super::param::{Params, Read, Write};
 use crate::Result;
-use crate::backend::Storage;
+use crate::backend::{After, Gate, Storage};
 
 impl Cuda {
     /// Two numbers for each channel, by a kernel with one block per channel.
@@ -40,23 +40,34 @@ impl Cuda {
     pub(super) fn gradient_sums_of_channels(
         &self,
         [x, grad, centre]: [&Buffer; 3],
+        gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<(Storage, Storage)> {
+        let gate = self.gate(gate)?;
+        let [scale, shift] = open_where(&gate);
         let kernel = &self.kernels.planes.channel_gradient_sums;
         self.per_channel(kernel, split, |plain, centred, [outer, channels, inner]| {
-            (x.read(), grad.read(), centre.read(), plain, centred, outer, channels, inner)
+            let [x, grad, centre] = [x, grad, centre].map(Buffer::read);
+            (x, grad, centre, scale, shift, plain, centred, outer, channels, inner)
         })
     }
 
-    /// `scale x + shift`.
+    /// `scale x + shift`, and what comes after it.
     pub(super) fn affine_by_channel(
         &self,
         [x, scale, shift]: [&Buffer; 3],
+        after: After<'_>,
         split: [usize; 3],
     ) -> Result<Storage> {
         let [_, channels, inner] = split.map(|size| size as i32);
+        let (gated, residual) = match after {
+            After::Nothing => (0, None),
+            After::Relu(residual) => (1, residual.map(|x| self.widened(x)).transpose()?),
+        };
         self.map(&self.kernels.planes.channel_affine, x.len(), |out, n| {
-            (x.read(), scale.read(), shift.read(), out, channels, inner, n)
+            let residual = residual.as_ref().map_or(Read::NONE, Buffer::read);
+            let [x, scale, shift] = [x, scale, shift].map(Buffer::read);
+            (x, scale, shift, residual, gated, out, channels, inner, n)
         })
     }
 
@@ -65,12 +76,24 @@ impl Cuda {
         &self,
         [x, grad]: [&Buffer; 2],
         coefficients: [&Buffer; 3],
+        gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<Storage> {
+        let gate = self.gate(gate)?;
+        let [scale, shift] = open_where(&gate);
         let [_, channels, inner] = split.map(|size| size as i32);
         self.map(&self.kernels.planes.channel_combine, x.len(), |out, n| {
             let [a, b, c] = coefficients.map(Buffer::read);
-            (x.read(), grad.read(), a, b, c, out, channels, inner, n)
+            (x.read(), grad.read(), a, b, c, scale, shift, out, channels, inner, n)
         })
     }
+
+    fn gate(&self, gate: Option<Gate<'_>>) -> Result<Option<[Buffer; 2]>> {
+        gate.map(|gate| Ok([self.widened(gate.scale)?, self.widened(gate.shift)?])).transpose()
+    }
+}
+
+/// The two addresses of a gate.
+fn open_where(gate: &Option<[Buffer; 2]>) -> [Read; 2] {
+    gate.as_ref().map_or([Read::NONE; 2], |gate| gate.each_ref().map(Buffer::read))
 }

@@ -43,8 +43,8 @@ use self::elements::binary_code;
 use self::matmul::Products;
 use self::modules::Kernels;
 use super::{
-    Attention, AttentionGrad, Backend, BackendEntry, Binary, Compute, Conv, Gemm, Memory,
-    Precision, Recording, Storage, Unary, Window,
+    After, Attention, AttentionGrad, Backend, BackendEntry, Binary, Compute, Conv, Gate, Gemm,
+    Memory, Precision, Recording, Storage, Unary, Window,
 };
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
@@ -225,35 +225,35 @@ impl Backend for Cuda {
     fn channel_affine(
         &self,
         x: &Storage,
-        scale: &Storage,
-        shift: &Storage,
+        [scale, shift]: [&Storage; 2],
+        after: After<'_>,
         split: [usize; 3],
     ) -> Result<Storage> {
         let inputs = [self.widened(x)?, self.widened(scale)?, self.widened(shift)?];
-        self.affine_by_channel(inputs.each_ref(), split)
+        self.affine_by_channel(inputs.each_ref(), after, split)
     }
 
     fn channel_gradient_sums(
         &self,
-        x: &Storage,
-        grad: &Storage,
+        [x, grad]: [&Storage; 2],
         centre: &Storage,
+        gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<(Storage, Storage)> {
         let inputs = [self.widened(x)?, self.widened(grad)?, self.widened(centre)?];
-        self.gradient_sums_of_channels(inputs.each_ref(), split)
+        self.gradient_sums_of_channels(inputs.each_ref(), gate, split)
     }
 
     fn channel_combine(
         &self,
-        x: &Storage,
-        grad: &Storage,
+        [x, grad]: [&Storage; 2],
         [a, b, c]: [&Storage; 3],
+        gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<Storage> {
         let coefficients = [self.widened(a)?, self.widened(b)?, self.widened(c)?];
         let (x, grad) = (self.widened(x)?, self.widened(grad)?);
-        self.combine_by_channel([&x, &grad], coefficients.each_ref(), split)
+        self.combine_by_channel([&x, &grad], coefficients.each_ref(), gate, split)
     }
 
     fn max_pool(&self, window: &Window, x: &Storage) -> Result<(Storage, Storage)> {

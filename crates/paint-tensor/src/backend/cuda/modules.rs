@@ -91,9 +91,11 @@ kernels! {
     /// `planes.cu`.
     struct Planes {
         channel_moments: Kernel<(Read, Write, Write, i32, i32, i32)>,
-        channel_affine: Kernel<(Read, Read, Read, Write, i32, i32, i64)>,
-        channel_gradient_sums: Kernel<(Read, Read, Read, Write, Write, i32, i32, i32)>,
-        channel_combine: Kernel<(Read, Read, Read, Read, Read, Write, i32, i32, i64)>,
+        channel_affine: Kernel<(Read, Read, Read, Read, i32, Write, i32, i32, i64)>,
+        channel_gradient_sums:
+            Kernel<(Read, Read, Read, Read, Read, Write, Write, i32, i32, i32)>,
+        channel_combine:
+            Kernel<(Read, Read, Read, Read, Read, Read, Read, Write, i32, i32, i64)>,
         max_pool: Kernel<(Window, Read, Write, Write, i64)>,
         max_pool_backward: Kernel<(Window, Read, Read, Write, i64)>,
         avg_pool: Kernel<(Window, Read, Write, i64)>,

@@ -3,7 +3,8 @@
 //! Letters: `s` stride, `(Y, X)` padded coordinates. A plane holds, for one channel, the pixels with one `(Y mod s, X
 //! mod s)` of several images one after the other, `ph` rows of `pw` each. Output `(oy, ox)` of an image reads for the
 //! tap `(ky, kx)` the plane of phase `(ky mod s, kx mod s)` at `(oy + ky / s, ox + kx / s)`: neighbouring outputs
-//! read neighbouring elements. Positions beyond the last column of an output row are computed too and dropped.
+//! read neighbouring elements. Positions beyond the last column of an output row are computed too and dropped. Where
+//! the stride is one, the zeros behind a row are those before the next one, and an image shares such rows with the next.
 
 use super::super::slab::Block;
 use super::tile::MAX_WIDTH;
@@ -36,7 +37,16 @@ impl Taps {
 
     /// `(ph, pw)`.
     fn plane(&self) -> [usize; 2] {
-        let along = |axis| self.output[axis] + (self.kernel[axis] - 1) / self.stride;
+        let along = |axis: usize| {
+            let beyond = (self.kernel[axis] - 1) / self.stride;
+            let whole = self.output[axis] + beyond;
+            if self.stride > 1 {
+                return whole;
+            }
+            let before = self.padding[axis].max(0) as usize;
+            let pixels = (self.source[axis] - 1) * self.spacing + 1;
+            whole - before.min(whole.saturating_sub(before + pixels)).min(beyond)
+        };
         [along(0), along(1)]
     }
 
@@ -76,14 +86,14 @@ impl Taps {
     /// Copies the output image `image` out of rows of positions, `width` apart.
     pub(super) fn gather(&self, image: usize, rows: &[f32], width: usize, out: &mut [f32]) {
         self.each_row(image, width, out.len(), |position, at, len| {
-            out[at..at + len].copy_from_slice(&rows[position..position + len]);
+            copy(&rows[position..position + len], &mut out[at..at + len]);
         });
     }
 
     /// The reverse of [`Self::gather`].
     pub(super) fn scatter(&self, image: usize, out: &[f32], rows: &mut [f32], width: usize) {
         self.each_row(image, width, out.len(), |position, at, len| {
-            rows[position..position + len].copy_from_slice(&out[at..at + len]);
+            copy(&out[at..at + len], &mut rows[position..position + len]);
         });
     }
 
@@ -99,6 +109,20 @@ impl Taps {
         for row in 0..len / ow {
             f(row / oh * width + (image * h + row % oh) * w, row * ow, ow);
         }
+    }
+}
+
+/// Copies a row. Those of small images are so short that a call would take longer than the copy.
+#[inline(always)]
+fn copy(from: &[f32], to: &mut [f32]) {
+    fn fixed<const N: usize>(from: &[f32], to: &mut [f32]) {
+        to[..N].copy_from_slice(&from[..N]);
+    }
+    match from.len() {
+        8 => fixed::<8>(from, to),
+        16 => fixed::<16>(from, to),
+        32 => fixed::<32>(from, to),
+        _ => to.copy_from_slice(from),
     }
 }
 
@@ -154,7 +178,7 @@ impl Taps {
         if self.stride == 1 && self.spacing == 1 && self.padding[1] >= 0 {
             let start = self.padding[1] as usize;
             let count = row.len().min(self.plane()[1].saturating_sub(start));
-            planes[start..start + count].copy_from_slice(&row[..count]);
+            copy(&row[..count], &mut planes[start..start + count]);
             return;
         }
         for (x, value) in row.iter().enumerate() {

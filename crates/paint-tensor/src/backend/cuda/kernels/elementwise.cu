@@ -22,8 +22,8 @@ __device__ __forceinline__ float of_one(int op, float x, float argument) {
         case UNARY_EXP: return finite_exp(x);
         case UNARY_LOG: return logf(x);
         case UNARY_SQRT: return sqrtf(x);
-        case UNARY_RELU: return x > 0.0f || x != x ? x : 0.0f;
-        case UNARY_STEP: return x > 0.0f ? 1.0f : x != x ? x : 0.0f;
+        case UNARY_RELU: return relu(x);
+        case UNARY_STEP: return step(x);
         case UNARY_GELU: return x * normal_cdf(x);
         case UNARY_GELU_SLOPE: return normal_cdf(x) + x * normal_pdf(x);
         case UNARY_GELU_TANH: return gated(x, tanh_argument(x));

@@ -22,20 +22,31 @@ extern "C" __global__ void channel_moments(const float *x, float *mean, float *v
     }
 }
 
-extern "C" __global__ void channel_affine(const float *x, const float *scale, const float *shift, float *out,
-                                          int channels, int inner, i64 n) {
+// With a ReLU if `gated`, of the sum with a residual where that is not null.
+extern "C" __global__ void channel_affine(const float *x, const float *scale, const float *shift,
+                                          const float *residual, int gated, float *out, int channels, int inner,
+                                          i64 n) {
     FOR_ELEMENTS(i, n) {
         int channel = (u32)i / (u32)inner % (u32)channels;
-        out[i] = scale[channel] * x[i] + shift[channel];
+        float y = scale[channel] * x[i] + shift[channel];
+        if (residual) y += residual[i];
+        out[i] = gated ? relu(y) : y;
     }
 }
 
+// The part of a gradient that comes through the ReLU of `scale x + shift`, where `scale` is not null.
+__device__ __forceinline__ float through(float grad, float x, const float *scale, const float *shift, int channel) {
+    return scale ? grad * step(scale[channel] * x + shift[channel]) : grad;
+}
+
 extern "C" __global__ void channel_gradient_sums(const float *x, const float *grad, const float *centre,
-                                                 float *plain, float *centred, int outer, int channels, int inner) {
+                                                 const float *scale, const float *shift, float *plain,
+                                                 float *centred, int outer, int channels, int inner) {
     float sum = 0.0f, product = 0.0f, c = centre[blockIdx.x];
     EACH_OF_CHANNEL(at) {
-        sum += grad[at];
-        product += grad[at] * (x[at] - c);
+        float g = through(grad[at], x[at], scale, shift, blockIdx.x);
+        sum += g;
+        product += g * (x[at] - c);
     }
     sum = block_sum(sum);
     product = block_sum(product);
@@ -46,10 +57,12 @@ extern "C" __global__ void channel_gradient_sums(const float *x, const float *gr
 }
 
 extern "C" __global__ void channel_combine(const float *x, const float *grad, const float *a, const float *b,
-                                           const float *c, float *out, int channels, int inner, i64 n) {
+                                           const float *c, const float *scale, const float *shift, float *out,
+                                           int channels, int inner, i64 n) {
     FOR_ELEMENTS(i, n) {
         int channel = (u32)i / (u32)inner % (u32)channels;
-        out[i] = a[channel] * grad[i] + b[channel] * x[i] + c[channel];
+        float g = through(grad[i], x[i], scale, shift, channel);
+        out[i] = a[channel] * g + b[channel] * x[i] + c[channel];
     }
 }
 

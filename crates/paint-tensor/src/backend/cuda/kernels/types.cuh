@@ -1,4 +1,4 @@
-// The start of every kernel file: element types, conversions, and sums over a warp or a block. No header is included,
+// The start of every kernel file: element types, conversions, the ReLU, and sums over a warp or a block. No header is included,
 // so that compiling at run time needs no CUDA toolkit on the machine.
 
 typedef unsigned short u16;
@@ -27,6 +27,10 @@ __device__ __forceinline__ bf16 narrow<bf16>(float x) {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
     return out;
 }
+
+// NaN passes both, as on the CPU.
+__device__ __forceinline__ float relu(float x) { return x > 0.0f || x != x ? x : 0.0f; }
+__device__ __forceinline__ float step(float x) { return x > 0.0f ? 1.0f : x != x ? x : 0.0f; }
 
 // N elements that are loaded and stored as one.
 template <class T, int N>
