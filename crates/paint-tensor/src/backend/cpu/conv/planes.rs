@@ -126,6 +126,16 @@ fn copy(from: &[f32], to: &mut [f32]) {
     }
 }
 
+/// Sets the few elements between two rows to zero, without a call for one of them.
+#[inline(always)]
+fn clear(zeros: &mut [f32]) {
+    match zeros {
+        [] => (),
+        [zero] => *zero = 0.0,
+        zeros => zeros.fill(0.0),
+    }
+}
+
 /// The planes of a few images: `[channel, phase][image, ph, pw]`.
 pub(super) struct Planes {
     block: Block,
@@ -141,6 +151,17 @@ impl Planes {
         let reach = (taps.kernel[0] - 1) * w + taps.kernel[1];
         let mut block = Block::take(count * len + taps.positions(images) + reach);
         let planes = block.as_mut_slice();
+        if let Some(padding) = taps.plain() {
+            let (planes, rest) = planes.split_at_mut(count * len);
+            rest.fill(0.0);
+            for (index, plane) in planes.chunks_exact_mut(h * w).enumerate() {
+                let (channel, image) = (index / images, index % images);
+                let size = taps.source[0] * taps.source[1];
+                let start = image * groups * taps.source_len() + channel * size;
+                taps.frame(&source[start..start + size], padding, plane);
+            }
+            return Self { block, len };
+        }
         planes.fill(0.0);
         let [source_h, source_w] = taps.source;
         for image in 0..images {
@@ -173,14 +194,33 @@ impl Taps {
         (phase < self.phases()[axis] && at < self.plane()[axis]).then_some((phase, at))
     }
 
+    /// Rows and columns of zeros before the pixels, if a plane is an image in a frame of zeros.
+    fn plain(&self) -> Option<[usize; 2]> {
+        let whole = self.plane();
+        let padding = self.padding.map(usize::try_from);
+        let [Ok(top), Ok(left)] = padding else { return None };
+        let fits = top + self.source[0] <= whole[0] && left + self.source[1] <= whole[1];
+        (self.stride == 1 && self.spacing == 1 && fits).then_some([top, left])
+    }
+
+    /// Writes a plane: an image, and zeros around it.
+    fn frame(&self, source: &[f32], [top, left]: [usize; 2], plane: &mut [f32]) {
+        let ([_, w], [source_h, source_w]) = (self.plane(), self.source);
+        let (above, rest) = plane.split_at_mut(top * w);
+        let (middle, below) = rest.split_at_mut(source_h * w);
+        above.fill(0.0);
+        below.fill(0.0);
+        for (row, source) in middle.chunks_exact_mut(w).zip(source.chunks_exact(source_w)) {
+            let (before, rest) = row.split_at_mut(left);
+            let (pixels, after) = rest.split_at_mut(source_w);
+            clear(before);
+            copy(source, pixels);
+            clear(after);
+        }
+    }
+
     /// Spreads a source row over the planes of its phases, `len` apart.
     fn copy_row(&self, row: &[f32], planes: &mut [f32], len: usize) {
-        if self.stride == 1 && self.spacing == 1 && self.padding[1] >= 0 {
-            let start = self.padding[1] as usize;
-            let count = row.len().min(self.plane()[1].saturating_sub(start));
-            copy(&row[..count], &mut planes[start..start + count]);
-            return;
-        }
         for (x, value) in row.iter().enumerate() {
             if let Some((phase, at)) = self.place(1, x) {
                 planes[phase * len + at] = *value;
