@@ -44,7 +44,7 @@ impl Cuda {
         split: [usize; 3],
     ) -> Result<(Storage, Storage)> {
         let gate = self.gate(gate)?;
-        let [scale, shift] = open_where(&gate);
+        let [scale, shift] = open_where(gate.as_ref());
         let kernel = &self.kernels.planes.channel_gradient_sums;
         self.per_channel(kernel, split, |plain, centred, [outer, channels, inner]| {
             let [x, grad, centre] = [x, grad, centre].map(Buffer::read);
@@ -80,7 +80,7 @@ impl Cuda {
         split: [usize; 3],
     ) -> Result<Storage> {
         let gate = self.gate(gate)?;
-        let [scale, shift] = open_where(&gate);
+        let [scale, shift] = open_where(gate.as_ref());
         let [_, channels, inner] = split.map(|size| size as i32);
         self.map(&self.kernels.planes.channel_combine, x.len(), |out, n| {
             let [a, b, c] = coefficients.map(Buffer::read);
@@ -94,6 +94,6 @@ impl Cuda {
 }
 
 /// The two addresses of a gate.
-fn open_where(gate: &Option<[Buffer; 2]>) -> [Read; 2] {
-    gate.as_ref().map_or([Read::NONE; 2], |gate| gate.each_ref().map(Buffer::read))
+fn open_where(gate: Option<&[Buffer; 2]>) -> [Read; 2] {
+    gate.map_or([Read::NONE; 2], |gate| gate.each_ref().map(Buffer::read))
 }
