@@ -45,7 +45,7 @@ impl Spread {
         (!values.is_empty()).then_some(Self { mean, std, runs: values.len() })
     }
 
-    /// Of the mean; nothing is known of it from one run.
+    /// Of the mean; zero for one run, which says nothing about it.
     pub fn standard_error(&self) -> f64 {
         self.std.unwrap_or(0.0) / (self.runs as f64).sqrt()
     }

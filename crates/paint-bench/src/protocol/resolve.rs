@@ -59,7 +59,7 @@ impl Protocol {
         for sample in stream.batches.iter().flat_map(|batch| &batch.samples) {
             taken[sample.domain].push(sample.index);
         }
-        let drawn = self.scenario.limit.is_some() && self.scenario.selection == Selection::Random;
+        let drawn = self.scenario.limit.is_some() && self.scenario.selection != Selection::First;
         for (domain, indices) in taken.iter_mut().enumerate().filter(|(_, it)| !it.is_empty()) {
             if drawn {
                 *indices = (0..data.len(domain)).collect();

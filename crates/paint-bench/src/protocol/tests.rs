@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use paint_data::dataset::Options;
+use paint_data::scenario::Selection;
 use paint_run::config::{Prediction, Source};
 use paint_run::probe;
 
@@ -163,19 +164,31 @@ fn every_image_decides_the_fingerprint() {
     protocol.data.name = "npy".into();
     protocol.scenario.domains = Some(vec!["fog".into()]);
     protocol.probe = Some(probe::Config { clean: 2, previous: 3, ..probe::Config::default() });
-    let mut resolve = |changed, limit| {
-        protocol.scenario.limit = limit;
+    let mut resolve = |changed, limit, selection| {
+        (protocol.scenario.limit, protocol.scenario.selection) = (limit, selection);
         let place = Place { data: images(folder.path(), changed), ..place() };
         let resolved = protocol.resolve(&place).unwrap();
         (resolved.data.fingerprint.unwrap(), resolved.fingerprints.probe.unwrap())
     };
-    let (all, few) = (resolve(None, None), resolve(None, Some(4)));
+    let first = Selection::First;
+    let (all, few) = (resolve(None, None, first), resolve(None, Some(4), first));
     assert_ne!(all.0, few.0);
     for image in 0..8 {
-        let (stream, probe) = resolve(Some(image), None);
+        let (stream, probe) = resolve(Some(image), None, first);
         assert_ne!(stream, all.0, "{image}");
         assert_eq!(probe != all.1, image < 3, "{image}");
-        assert_eq!(resolve(Some(image), Some(4)).0 != few.0, image < 4, "{image}");
+        assert_eq!(resolve(Some(image), Some(4), first).0 != few.0, image < 4, "{image}");
+    }
+    // Another seed may draw any of them.
+    for selection in [Selection::Random, Selection::Fresh] {
+        let drawn = resolve(None, Some(4), selection);
+        for image in 0..8 {
+            assert_ne!(
+                resolve(Some(image), Some(4), selection).0,
+                drawn.0,
+                "{selection:?} {image}"
+            );
+        }
     }
 }
 

@@ -89,7 +89,7 @@ impl Measured {
     }
 }
 
-/// Points of gain below which settings that others have tried are not left.
+/// A gain of fewer points is no reason to leave the usual settings.
 const WORTH: f64 = 0.5;
 
 /// Points that chance can explain between two visits of a corruption. More is the beginning of a collapse.

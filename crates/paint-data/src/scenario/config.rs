@@ -92,7 +92,7 @@ choice! {
         First = "first",
         /// A seeded sample, in the order of the dataset; domains of one length keep the same images
         Random = "random",
-        /// The next ones of a seeded order at each visit; after the last one, the first ones again
+        /// The next ones of a seeded order at each visit; when too few are left, a new order
         Fresh = "fresh",
     }
 }

@@ -135,15 +135,16 @@ impl Plan<'_> {
     pub(super) fn samples(&self, domain: usize, segment: usize) -> Vec<SampleRef> {
         let len = self.dataset.len(domain);
         let keep = self.config.limit.unwrap_or(len).min(len);
-        let order = || self.seed.derive("scenario/selection", &[len as u64]).permutation(len);
+        let order = |of: &[u64]| self.seed.derive("scenario/selection", of).permutation(len);
         let mut indices: Vec<usize> = match self.config.selection {
             Selection::First => (0..keep).collect(),
             Selection::Fresh => {
-                let order = order();
-                (0..keep).map(|at| order[(segment * keep + at) % len]).collect()
+                let visits = (len / keep.max(1)).max(1);
+                let (pass, visit) = (segment / visits, segment % visits);
+                order(&[len as u64, pass as u64])[visit * keep..][..keep].to_vec()
             }
             Selection::Random => {
-                let mut order = order();
+                let mut order = order(&[len as u64]);
                 order.truncate(keep);
                 order.sort_unstable();
                 order

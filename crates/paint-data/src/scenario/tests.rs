@@ -69,7 +69,7 @@ fn in_every_scenario_each_visit_holds_every_image_once_in_batches_that_are_full_
             let batch_size = 1 + rng.below(9);
             let shuffle = rng.below(2) == 0;
             let limit = (rng.below(2) == 0).then(|| 1 + rng.below(50));
-            let selection = [Selection::First, Selection::Random][rng.below(2)];
+            let selection = [Selection::First, Selection::Random, Selection::Fresh][rng.below(3)];
             let config = Config { batch_size, limit, selection, shuffle, ..config_of(entry) };
             let stream = config.stream(&data, Seed(trial)).unwrap();
             let kept = limit.unwrap_or(len).min(len);
@@ -87,13 +87,18 @@ fn in_every_scenario_each_visit_holds_every_image_once_in_batches_that_are_full_
             samples.sort_unstable();
             let runs: Vec<&[SampleRef]> = samples.chunk_by(|a, b| a == b).collect();
             for domain in runs.chunk_by(|a, b| a[0].domain == b[0].domain) {
-                // A ramp takes an image from one of two domains.
-                if entry.name == "ramp" {
+                // A ramp takes an image from one of two domains, and fresh images differ from visit to visit.
+                if entry.name == "ramp" || selection == Selection::Fresh {
                     continue;
                 }
                 assert_eq!(domain.len(), kept, "{}", entry.name);
                 assert!(domain.iter().all(|run| run.len() == domain[0].len()));
             }
+            let of_visit = |b: &BatchPlan| b.samples.iter().map(|s| (b.segment, *s)).collect();
+            let mut of_visits: Vec<(usize, SampleRef)> =
+                stream.batches.iter().flat_map::<Vec<_>, _>(of_visit).collect();
+            of_visits.sort_unstable();
+            assert!(of_visits.windows(2).all(|pair| pair[0] != pair[1]), "{}", entry.name);
             for pair in stream.batches.windows(2) {
                 assert!(pair[0].samples.len() == batch_size || pair[0].segment != pair[1].segment);
                 assert!((1..=batch_size).contains(&pair[1].samples.len()));
@@ -119,11 +124,16 @@ fn fresh_images_come_at_every_visit_until_each_was_seen() {
     };
     let (found, other) = (images(0), images(1));
     assert_eq!(found.len(), 2 * 3 * 4);
-    let mut first = found[..10].to_vec();
-    assert_eq!(found[10..20], first, "the same order again");
-    first.sort_unstable();
-    assert!(first.iter().copied().eq(0..10), "{found:?}");
     assert_ne!(found, other);
+    // Two visits of four take eight of the ten images; then comes a new order.
+    for pass in found.chunks_exact(8) {
+        let mut pass = pass.to_vec();
+        pass.sort_unstable();
+        pass.dedup();
+        assert_eq!(pass.len(), 8, "{found:?}");
+    }
+    // A corruption meets other images in the next round, although the rounds are as long as an order.
+    assert!(found[..4] != found[8..12] && found[8..12] != found[16..20], "{found:?}");
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Tensor {
         self.shape().last().copied().unwrap_or(1)
     }
 
-    /// A result whose gradient is computed from itself.
+    /// A function whose gradient is computed from its own result.
     fn with_backward(&self, y: Storage, backward: Backward) -> Self {
         let input = self.link();
         self.derived(self.shape().to_vec(), y.clone(), &[input], || ResultRule {

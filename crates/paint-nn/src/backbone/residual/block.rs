@@ -55,9 +55,10 @@ impl Block {
     fn post_activation(&self, params: &Params, x: &Tensor, pass: &NormPass) -> Result<Tensor> {
         let mut y = x.clone();
         for (i, (conv, norm)) in self.layers.iter().enumerate() {
+            y = conv.forward(params, &y)?;
             let is_last = i + 1 == self.layers.len();
             let residual = is_last.then(|| self.shortcut.forward(params, x, pass)).transpose()?;
-            y = norm.forward_relu(params, &conv.forward(params, &y)?, residual.as_ref(), pass)?;
+            y = norm.forward_relu(params, &y, residual.as_ref(), pass)?;
         }
         Ok(y)
     }
@@ -77,7 +78,7 @@ impl Block {
 }
 
 impl Block {
-    /// Its norms, in the order of the forward pass.
+    /// Its norms, that of the shortcut last.
     pub(super) fn norms(&self) -> impl Iterator<Item = &ChannelNorm> {
         let shortcut = match &self.shortcut {
             Shortcut::Conv { norm, .. } => norm.as_ref(),

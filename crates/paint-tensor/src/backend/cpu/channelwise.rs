@@ -50,7 +50,7 @@ pub(super) fn moments(
     }
 }
 
-/// `out[i] = f(row, i)` for the elements of every row.
+/// Calls `f(row, out)` for each row of `out`.
 fn map_rows(out: &mut [f32], inner: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     for_rows(out, inner, |first, out| {
         vectorized(
@@ -159,7 +159,7 @@ pub(super) fn gradient_sums(
     }
 }
 
-/// `out = a grad + b x + c`, with one `a`, `b` and `c` per channel, for such a gradient.
+/// `out = a grad + b x + c`, with one `a`, `b` and `c` per channel, with `grad` gated as in [`gradient_sums`].
 pub(super) fn combine(
     [x, grad]: [&[f32]; 2],
     [a, b, c]: [&[f32]; 3],

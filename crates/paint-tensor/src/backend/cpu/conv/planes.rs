@@ -4,7 +4,7 @@
 //! mod s)` of several images one after the other, `ph` rows of `pw` each. Output `(oy, ox)` of an image reads for the
 //! tap `(ky, kx)` the plane of phase `(ky mod s, kx mod s)` at `(oy + ky / s, ox + kx / s)`: neighbouring outputs
 //! read neighbouring elements. Positions beyond the last column of an output row are computed too and dropped. Where
-//! the stride is one, the zeros behind a row are those before the next one, and an image shares such rows with the next.
+//! the stride is one, the zeros behind a row are those before the next one, and so are rows of zeros between images.
 
 use super::super::slab::Block;
 use super::tile::MAX_WIDTH;
@@ -43,9 +43,9 @@ impl Taps {
             if self.stride > 1 {
                 return whole;
             }
+            // No convolution here has fewer zeros behind its pixels than before them.
             let before = self.padding[axis].max(0) as usize;
-            let pixels = (self.source[axis] - 1) * self.spacing + 1;
-            whole - before.min(whole.saturating_sub(before + pixels)).min(beyond)
+            whole - before.min(beyond)
         };
         [along(0), along(1)]
     }

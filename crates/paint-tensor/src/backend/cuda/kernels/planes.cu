@@ -1,7 +1,7 @@
 // Channels and windows of images: the sums of batch norm, pooling, and convolutions as matrix products.
 
 // The elements of channel blockIdx.x of [outer, channels, inner]: a row of threads, whose number is a power of two,
-// walks along a plane, and the rows of threads take every so many planes.
+// walks along a plane, starts at a plane of its own and skips as many planes as there are rows.
 #define EACH_OF_CHANNEL(at)                                                                             \
     int along = 1 << (31 - __clz(min(inner, (int)blockDim.x)));                                         \
     for (int plane = threadIdx.x / along; plane < outer; plane += blockDim.x / along)                   \

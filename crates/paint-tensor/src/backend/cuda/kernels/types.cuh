@@ -1,5 +1,5 @@
-// The start of every kernel file: element types, conversions, the ReLU, and sums over a warp or a block. No header is included,
-// so that compiling at run time needs no CUDA toolkit on the machine.
+// The start of every kernel file: element types, conversions, the ReLU, and sums over a warp or a block. No header is
+// included, so that compiling at run time needs no CUDA toolkit on the machine.
 
 typedef unsigned short u16;
 typedef unsigned int u32;
