@@ -1,5 +1,6 @@
 //! Multi-head attention, one image per task, one head after the other: the scores of a head stay in the cache, and only
-//! `log Σ exp` of each row is kept for the backward pass, which computes the scores again.
+//! `log Σ exp` of each row is kept for the backward pass, which computes the scores again. The forward pass of a few
+//! images has a task for every head and half of its rows, because one image is what a server is asked for.
 
 use rayon::prelude::*;
 
@@ -26,6 +27,11 @@ impl<'a> Rows<'a> {
         &self.data[self.start + image * self.len * self.row + column..]
     }
 }
+
+/// Fewer images than this share their tasks. The number of threads does not matter, so that it does not change a bit.
+const FEW: usize = 8;
+/// Rows that products take at a time.
+const PANEL: usize = 32;
 
 /// The problem: sizes and inputs.
 #[derive(Clone, Copy)]
@@ -64,33 +70,75 @@ impl Problem<'_> {
         self.heads * self.head_dim
     }
 
-    /// Unscaled scores `Q Kᵀ [M, N]` of one head.
-    fn scores(&self, image: usize, column: usize, out: &mut [f32]) {
-        let (m, n) = (self.q.len, self.k.len);
-        let q = Operand::new(self.q.head(image, column), self.q.row, 1);
+    /// Unscaled scores `Q Kᵀ` of one head, `[.., N]`, for as many rows from `first` on as `out` holds.
+    fn scores(&self, image: usize, column: usize, first: usize, out: &mut [f32]) {
+        let n = self.k.len;
+        let q = &self.q.head(image, column)[first * self.q.row..];
         let k = Operand::new(self.k.head(image, column), 1, self.k.row);
-        serial(self.kernel, Size { m, n, k: self.head_dim }, (q, k), out, n);
+        let size = Size { m: out.len() / n, n, k: self.head_dim };
+        serial(self.kernel, size, (Operand::new(q, self.q.row, 1), k), out, n);
+    }
+
+    /// The rows of one head from `first` on, as many as `lse` has, `pitch` apart in `out`.
+    fn attend(
+        &self,
+        (image, head): (usize, usize),
+        first: usize,
+        scores: &mut [f32],
+        (out, pitch): (&mut [f32], usize),
+        lse: &mut [f32],
+    ) {
+        let (n, column) = (self.k.len, head * self.head_dim);
+        let scores = &mut scores[..lse.len() * n];
+        self.scores(image, column, first, scores);
+        vectorized(
+            #[inline(always)]
+            || softmax_rows(scores, lse, n, self.scale),
+        );
+        let v = Operand::new(self.v.head(image, column), self.v.row, 1);
+        let size = Size { m: lse.len(), n: self.head_dim, k: n };
+        serial(self.kernel, size, (Operand::new(scores, n, 1), v), out, pitch);
     }
 
     /// `out [B, M, D]` and `lse [B, h, M]`.
     pub(super) fn forward(&self, out: &mut [f32], lse: &mut [f32]) {
         let (m, n, d) = (self.q.len, self.k.len, self.width());
+        if out.len() < FEW * m * d {
+            let images = out.chunks_exact_mut(m * d).zip(lse.chunks_exact_mut(self.heads * m));
+            images.enumerate().for_each(|(image, (out, lse))| self.shared(image, out, lse));
+            return;
+        }
         let images = out.par_chunks_mut(m * d).zip(lse.par_chunks_mut(self.heads * m)).enumerate();
         images.for_each(|(image, (out, lse))| {
             let mut scores = Block::take(m * n);
             let scores = scores.as_mut_slice();
             for (head, lse) in lse.chunks_exact_mut(m).enumerate() {
-                let column = head * self.head_dim;
-                self.scores(image, column, scores);
-                vectorized(
-                    #[inline(always)]
-                    || softmax_rows(scores, lse, n, self.scale),
-                );
-                let v = Operand::new(self.v.head(image, column), self.v.row, 1);
-                let size = Size { m, n: self.head_dim, k: n };
-                serial(self.kernel, size, (Operand::new(scores, n, 1), v), &mut out[column..], d);
+                let out = &mut out[head * self.head_dim..];
+                self.attend((image, head), 0, scores, (out, d), lse);
             }
         });
+    }
+
+    /// One image, by several tasks.
+    fn shared(&self, image: usize, out: &mut [f32], lse: &mut [f32]) {
+        let (m, n, d, h) = (self.q.len, self.k.len, self.width(), self.head_dim);
+        let rows = (m / 2).next_multiple_of(PANEL).max(PANEL);
+        let mut heads = Block::take(m * d);
+        let heads = heads.as_mut_slice();
+        let of_heads = heads.par_chunks_mut(m * h).zip(lse.par_chunks_mut(m)).enumerate();
+        of_heads.for_each(|(head, (out, lse))| {
+            let parts = out.par_chunks_mut(rows * h).zip(lse.par_chunks_mut(rows)).enumerate();
+            parts.for_each(|(part, (out, lse))| {
+                let mut scores = Block::take(lse.len() * n);
+                let scores = scores.as_mut_slice();
+                self.attend((image, head), part * rows, scores, (out, h), lse);
+            });
+        });
+        for (head, rows) in heads.chunks_exact(m * h).enumerate() {
+            for (out, row) in out.chunks_exact_mut(d).zip(rows.chunks_exact(h)) {
+                out[head * h..(head + 1) * h].copy_from_slice(row);
+            }
+        }
     }
 
     /// `dq [B, M, D]` and `dkv [B, N, 2D]`, given the output, `lse` and the gradient of the output.
@@ -111,7 +159,7 @@ impl Problem<'_> {
                 let at = image * m * d + column;
                 let (out, grad) = (&out[at..], &grad[at..]);
                 let lse = &lse[(image * self.heads + head) * m..][..m];
-                self.scores(image, column, p);
+                self.scores(image, column, 0, p);
                 let v = Operand::new(self.v.head(image, column), 1, self.v.row);
                 serial(self.kernel, Size { m, n, k: h }, (rows(grad), v), ds, n);
                 vectorized(
