@@ -224,7 +224,7 @@ pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
         gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<(Storage, Storage)>;
-    /// `a grad + b x + c` of `[x, grad]`, with one `[a, b, c]` per channel, with `grad` gated as above.
+    /// `a grad + b x + c` of `[x, grad]`, with one `[a, b, c]` per channel; `grad` is gated as above.
     fn channel_combine(
         &self,
         operands: [&Storage; 2],

@@ -159,7 +159,7 @@ pub(super) fn gradient_sums(
     }
 }
 
-/// `out = a grad + b x + c`, with one `a`, `b` and `c` per channel, with `grad` gated as in [`gradient_sums`].
+/// `out = a grad + b x + c`, with one `a`, `b` and `c` per channel; `grad` is gated as in [`gradient_sums`].
 pub(super) fn combine(
     [x, grad]: [&[f32]; 2],
     [a, b, c]: [&[f32]; 3],
