@@ -5,8 +5,10 @@
 //! 1. A server that finds no number, or a lease that has run out, makes the folder of the next one. That is a rename,
 //!    which succeeds for one of several.
 //! 2. It takes over the files of the number before ([`super::Storage`]) and writes only to its own folder.
-//! 3. It renews its lease, and stops to answer when a renewal is overdue.
+//! 3. It renews its lease. When a renewal is overdue, the next request must take the next number first.
 //! 4. Before it answers what changed the state, it looks for a higher number; if there is one, nothing is answered.
+//!    A step that took longer than the lease is answered if nobody has come in the meantime: whoever comes now takes
+//!    over the files with that step in them.
 //!
 //! So the number fences: what a server writes that was overtaken while it slept lies where nobody reads any more, and
 //! was told to nobody. Clocks decide only how long a takeover takes. They may differ by half of a lease before a
@@ -190,9 +192,9 @@ impl Lease {
         }
     }
 
-    /// An error if it has run out, or if somebody has the next number.
+    /// An error if somebody has the next number, whether or not it has run out.
     pub(crate) fn confirm(&self) -> Result<(), Fault> {
-        if self.is_valid() && self.is_newest().unwrap_or(false) {
+        if self.is_newest().unwrap_or(false) {
             return Ok(());
         }
         *self.lock() = None;
@@ -241,20 +243,32 @@ mod tests {
     #[test]
     fn a_lease_that_is_renewed_lasts_and_one_that_is_not_is_lost_for_good() {
         let folder = tempfile::tempdir().unwrap();
-        let (a, b) = (terms("a", 200), terms("b", 60_000));
+        let (a, b) = (terms("a", 1500), terms("b", 60_000));
         let first = Lease::take(folder.path(), &a).unwrap();
         for _ in 0..8 {
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(250));
             first.renew();
             assert!(is_held(&Lease::take(folder.path(), &b)));
         }
-        std::thread::sleep(Duration::from_millis(400));
+        std::thread::sleep(Duration::from_millis(2300));
         assert!(!first.is_valid());
         let second = Lease::take(folder.path(), &b).unwrap();
         first.renew();
         assert!(first.confirm().is_err() && second.confirm().is_ok());
         drop(first);
         assert!(is_held(&Lease::take(folder.path(), &a)), "who lost it cannot give it away");
+    }
+
+    #[test]
+    fn what_took_longer_than_the_lease_is_answered_unless_somebody_came() {
+        let folder = tempfile::tempdir().unwrap();
+        let slow = Lease::take(folder.path(), &terms("a", 1)).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(!slow.is_valid() && slow.confirm().is_ok());
+        slow.renew();
+        assert!(!slow.is_valid(), "the next request takes the next number");
+        let _fast = Lease::take(folder.path(), &terms("b", 60_000)).unwrap();
+        assert!(slow.confirm().is_err());
     }
 
     #[test]
