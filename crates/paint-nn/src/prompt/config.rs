@@ -16,7 +16,7 @@ pub enum Scale {
     /// A cosine (Eq. 5).
     #[default]
     Absolute,
-    /// The distance that chance gives a batch of the key's own domain: 1/4 allows three standard deviations (ours,
+    /// The distance that chance gives a batch of the key's own domain: 1/5 allows four standard deviations (ours,
     /// `prompt/distance.rs`). A single image tells too little to be the first of a new prompt while there is another.
     Relative,
 }

@@ -1,38 +1,36 @@
 //! Retrieval by distance, in place of Eq. 2 and 4 (ours): a domain changes features in length as well as in direction,
 //! and two severities of one corruption differ in length alone.
 //!
-//! Each sample votes for the nearest key. The mean `q̄` of `B` queries lies around the mean of its domain with a
-//! squared error of `S / B`, `S` the sum over channels of the variance within the batch. A key that has averaged `u`
-//! such means with smoothing `γ` (Eq. 11) has the error `v_u S / B`:
+//! The batch votes as one, by its mean `q̄`: single samples of two noises or of two blurs cannot be told apart, means
+//! can. The mean of `B` queries lies around the mean of its domain with a squared error of `S / B`, `S` the sum over
+//! channels of the variance within the batch. A key that has averaged `u` such means with smoothing `γ` (Eq. 11) has
+//! the error `v_u S / B`:
 //!
 //! `v_u = a + (1 − a) (1 − γ) / (1 + γ)`, `a = γ^(2 (u − 1))`.
 //!
 //! Chance alone gives `d = |q̄ − k_s|² / ((1 + v_u) S / B)` a mean of 1 and a variance of `2 / f`, where
-//! `f = (tr Σ)² / tr Σ²` counts the independent channels of the covariance `Σ` within the batch. With
-//! `z = (d − 1) / √(2 / f)`, `r_s = 1 / (1 + max(z, 0))`: `η = 1/4` allows three standard deviations, whatever the
-//! model and the batch size.
+//! `f = (tr Σ)² / tr Σ²` counts the independent channels of the covariance `Σ` within the batch. The key of the least
+//! `d` wins. With `z = (d − 1) / √(2 / f)`, `r_s = 1 / (1 + max(z, 0))`: `η = 1/5` allows four standard deviations,
+//! whatever the model and the batch size.
 
 use super::queries::Queries;
-use super::{PromptMemory, first_maximum};
+use super::{Entry, PromptMemory, first_maximum};
 
 impl PromptMemory {
     /// The votes for each key, the winner and its `r_s`.
     pub(super) fn by_distance(&self, queries: &Queries) -> (Vec<usize>, usize, f32) {
+        let error = |entry: &Entry| 1.0 + key_error(entry.uses, f64::from(self.config.gamma));
+        let distance = |entry: &Entry| square_distance(queries.mean(), &entry.key) / error(entry);
+        let nearness: Vec<f64> = self.entries.iter().map(|entry| -distance(entry)).collect();
+        let s = first_maximum(&nearness);
+        let b = queries.len();
         let mut votes = vec![0; self.entries.len()];
-        for query in queries.rows() {
-            let nearness: Vec<f64> =
-                self.entries.iter().map(|entry| -square_distance(query, &entry.key)).collect();
-            votes[first_maximum(&nearness)] += 1;
-        }
-        let s = first_maximum(&votes);
-        let b = queries.len() as f64;
-        if b < 2.0 {
+        votes[s] = b;
+        if b < 2 {
             return (votes, s, 1.0);
         }
         let Scatter { sum, channels } = Scatter::new(queries);
-        let entry = &self.entries[s];
-        let chance = (1.0 + key_error(entry.uses, f64::from(self.config.gamma))) * sum / b;
-        let d = square_distance(queries.mean(), &entry.key) / chance.max(f64::MIN_POSITIVE);
+        let d = -nearness[s] / (sum / b as f64).max(f64::MIN_POSITIVE);
         let z = (d - 1.0) / (2.0 / channels).sqrt();
         (votes, s, (1.0 / (1.0 + z.max(0.0))) as f32)
     }

@@ -205,6 +205,18 @@ fn a_relative_threshold_asks_for_the_distance_that_chance_would_give() {
 }
 
 #[test]
+fn with_a_relative_threshold_the_mean_decides_where_most_samples_are_nearer_to_another_key() {
+    let relative = PromptConfig { eta: 0.01, scale: Scale::Relative, ..config() };
+    let mut memory = memory(relative);
+    for x in [0.0, 1.0] {
+        memory.allocate(memory.next_id, &queries(&[[x, 0.0]; 2]), &mut |n| vec![0.0; n]).unwrap();
+    }
+    let batch = [[0.4, 0.0], [0.4, 0.0], [0.4, 0.0], [3.0, 0.0]];
+    let found = select(&mut memory, &batch);
+    assert_eq!((found.id, found.votes), (1, vec![0, 4]));
+}
+
+#[test]
 fn channels_that_move_together_count_for_fewer() {
     let relative = PromptConfig { eta: 0.25, scale: Scale::Relative, ..config() };
     let reliability = |first: [[f32; 2]; 4], second: [[f32; 2]; 4]| {

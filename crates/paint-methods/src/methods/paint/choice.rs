@@ -150,7 +150,7 @@ choice! {
         /// A cosine (Eq. 5).
         #[default]
         Absolute = "absolute",
-        /// The distance that chance gives a batch of the prompt's own domain: 1/4 allows three standard deviations
+        /// The distance that chance gives a batch of the prompt's own domain: 1/5 allows four standard deviations
         /// (ours).
         Relative = "relative",
     }

@@ -170,7 +170,7 @@ impl Config {
             Preset::Standardised => Self {
                 keys: Keys::Standardised,
                 threshold: Threshold::Relative,
-                eta: 0.25,
+                eta: 0.2,
                 capacity: Some(32),
                 ..adam
             },
