@@ -3,11 +3,12 @@
 //! Letters: `D` width, `r` the rank of the kept covariance, `n_s` images. For every block, over clean images: the
 //! mean and variance of the class token; of the patches mean `μ_s` and variance, the variance `C` between images of
 //! an image's mean, and the `r` leading eigenvectors `U` (rows) and deviations `λ^½` of the covariance. For the key
-//! of a domain (see [`key_of`]), and for the features that the classifier reads, mean and deviation between images.
+//! of a domain (see [`key_of`]) mean and deviation between images, and the same for PAINT's queries (`query.rs`).
 
 pub(crate) mod activations;
 mod collect;
 mod file;
+mod query;
 
 use std::path::Path;
 
@@ -16,6 +17,8 @@ use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 
 use crate::{Error, Result};
+use query::QueryStatistics;
+pub(crate) use query::Standard;
 
 /// `r`, where the width is not smaller: what remains of the covariance changed no result on held-out corruptions.
 const RANK: usize = 64;
@@ -33,10 +36,8 @@ pub struct SourceStatistics {
     pub(crate) key_mean: Vec<f32>,
     /// `[4 D]`, above 0.
     pub(crate) key_std: Vec<f32>,
-    /// `[D]`, the mean of what the classifier reads.
-    pub(crate) pooled_mean: Vec<f32>,
-    /// `[D]`, its deviation, above 0.
-    pub(crate) pooled_std: Vec<f32>,
+    /// Of the queries by which PAINT tells domains apart.
+    pub(crate) query: QueryStatistics,
     /// One entry a block.
     pub(crate) blocks: Vec<BlockStatistics>,
 }
@@ -129,17 +130,18 @@ impl SourceStatistics {
 }
 
 /// What tells domains apart: for each image the mean and the log variance of every channel over its tokens,
-/// `[B, N, D]` → `B` rows of `2 D`.
-pub(crate) fn key_of(tokens: &Tensor) -> paint_nn::Result<Vec<Vec<f32>>> {
+/// `[B, N, D]` → `[B, 2 D]`.
+fn style_of(tokens: &Tensor) -> paint_nn::Result<Tensor> {
     let [b, _, d] = tokens.dims3("tokens")?;
     let mean = tokens.mean(1)?; // [B, D]
     let centred = tokens.sub(&mean.reshape([b, 1, d])?)?;
-    let variance = centred.mul(&centred)?.mean(1)?.to_vec()?;
-    let rows = mean.to_vec()?;
-    let rows = rows.chunks_exact(d).zip(variance.chunks_exact(d));
-    Ok(rows
-        .map(|(mean, var)| {
-            mean.iter().copied().chain(var.iter().map(|v| (v + 1e-8).ln())).collect()
-        })
-        .collect())
+    let variance = centred.mul(&centred)?.mean(1)?;
+    Ok(Tensor::concat(&[&mean, &variance.add_scalar(1e-8)?.log()?], 1)?)
+}
+
+/// The same on the host, one row an image.
+pub(crate) fn key_of(tokens: &Tensor) -> paint_nn::Result<Vec<Vec<f32>>> {
+    let style = style_of(tokens)?;
+    let width = style.shape()[1];
+    Ok(style.to_vec()?.chunks_exact(width).map(<[f32]>::to_vec).collect())
 }

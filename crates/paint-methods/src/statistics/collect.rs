@@ -6,6 +6,7 @@ use paint_nn::backbone::{AfterBlock, Backbone, Request};
 use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 
+use super::query::QueryStatistics;
 use super::{BlockStatistics, PatchStatistics, RANK, SourceStatistics, key_of};
 use crate::{Error, Result, eigen, images};
 
@@ -42,7 +43,9 @@ impl SourceStatistics {
         }
         let sums = sums.into_inner();
         let (key_mean, key_var) = moments(&sums.keys);
-        let (pooled_mean, pooled_var) = moments(&sums.pooled);
+        // What the classifier reads, then the part of the key that is of block 0.
+        let query = |(pooled, key): (&Vec<f32>, &Vec<f32>)| [pooled, &key[2 * d..]].concat();
+        let queries: Vec<Vec<f32>> = sums.pooled.iter().zip(&sums.keys).map(query).collect();
         let roots = |var: &[f32]| var.iter().map(|v| v.sqrt()).collect();
         Ok(Self {
             images: n,
@@ -50,8 +53,7 @@ impl SourceStatistics {
             weights: model.params().fingerprint(&Trainable::All)?,
             key_mean,
             key_std: roots(&key_var),
-            pooled_mean,
-            pooled_std: roots(&pooled_var),
+            query: QueryStatistics::collect(&queries),
             blocks: sums.blocks.iter().map(|block| block.finish(d)).collect(),
         })
     }
@@ -142,7 +144,7 @@ impl Block {
 }
 
 /// Mean and unbiased variance of rows.
-fn moments(rows: &[Vec<f32>]) -> (Vec<f32>, Vec<f32>) {
+pub(super) fn moments(rows: &[Vec<f32>]) -> (Vec<f32>, Vec<f32>) {
     let n = rows.len() as f64;
     let column = |at: usize| rows.iter().map(move |row| f64::from(row[at]));
     let width = rows.first().map_or(0, Vec::len);

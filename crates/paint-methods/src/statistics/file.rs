@@ -5,11 +5,12 @@ use std::path::Path;
 
 use paint_nn::checkpoint::{self, Checkpoint, Dtype};
 
+use super::query::QueryStatistics;
 use super::{BlockStatistics, PatchStatistics, SourceStatistics};
 use crate::{Error, Result};
 
 /// What the metadata says of the content; the number grows when old files can no longer be read.
-const KIND: (&str, &str) = ("kind", "paint source statistics 2");
+const KIND: (&str, &str) = ("kind", "paint source statistics 3");
 
 impl SourceStatistics {
     /// Writes the file. It is complete, or not there.
@@ -18,9 +19,12 @@ impl SourceStatistics {
         let mut arrays: Vec<(String, Vec<usize>, &[f32])> = vec![
             ("key.mean".into(), vec![4 * d], &self.key_mean),
             ("key.std".into(), vec![4 * d], &self.key_std),
-            ("pooled.mean".into(), vec![d], &self.pooled_mean),
-            ("pooled.std".into(), vec![d], &self.pooled_std),
         ];
+        let QueryStatistics { mean, std, basis, gain } = &self.query;
+        arrays.push(("query.mean".into(), vec![mean.len()], mean));
+        arrays.push(("query.std".into(), vec![mean.len()], std));
+        arrays.push(("query.basis".into(), vec![gain.len(), mean.len()], basis));
+        arrays.push(("query.gain".into(), vec![gain.len()], gain));
         for (i, block) in self.blocks.iter().enumerate() {
             let name = |what: &str| format!("blocks.{i}.{what}");
             arrays.push((name("cls.mean"), vec![d], &block.cls_mean));
@@ -65,7 +69,7 @@ impl SourceStatistics {
         if metadata.get(KIND.0).map(String::as_str) != Some(KIND.1) {
             let found = metadata.get(KIND.0).map_or("none".to_owned(), |kind| format!("{kind:?}"));
             return Err(refuse(
-                "a file that `paint stats` wrote, of kind \"paint source statistics 2\"",
+                "a file that `paint stats` wrote, of kind \"paint source statistics 3\"",
                 found,
             ));
         }
@@ -88,8 +92,7 @@ impl SourceStatistics {
         let mut reader = Reader { file, path };
         let (key_mean, key_std) =
             (reader.take("key.mean", &[4 * d], false)?, reader.take("key.std", &[4 * d], true)?);
-        let pooled_mean = reader.take("pooled.mean", &[d], false)?;
-        let pooled_std = reader.take("pooled.std", &[d], true)?;
+        let query = reader.query(3 * d)?;
         let mut blocks = Vec::new();
         while reader.file.get(&format!("blocks.{}.cls.mean", blocks.len())).is_some() {
             blocks.push(reader.block(blocks.len(), d)?);
@@ -100,7 +103,7 @@ impl SourceStatistics {
         if blocks.is_empty() {
             return Err(refuse("at least one block", "none".to_owned()));
         }
-        Ok(Self { images, width: d, weights, key_mean, key_std, pooled_mean, pooled_std, blocks })
+        Ok(Self { images, width: d, weights, key_mean, key_std, query, blocks })
     }
 }
 
@@ -114,6 +117,16 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn query(&mut self, q: usize) -> Result<QueryStatistics> {
+        let r = self.file.get("query.gain").map_or(0, |array| array.data.len());
+        Ok(QueryStatistics {
+            mean: self.take("query.mean", &[q], false)?,
+            std: self.take("query.std", &[q], true)?,
+            basis: self.take("query.basis", &[r, q], false)?,
+            gain: self.take("query.gain", &[r], true)?,
+        })
+    }
+
     fn block(&mut self, index: usize, d: usize) -> Result<BlockStatistics> {
         let name = |what: &str| format!("blocks.{index}.{what}");
         let cls_mean = self.take(&name("cls.mean"), &[d], false)?;
@@ -216,6 +229,8 @@ mod tests {
             ),
             (|file| drop(file.metadata.insert("weights".into(), "x".into())), "a fingerprint"),
             (|file| drop(file.remove("key.mean")), "four times the width"),
+            (|file| change(file, "query.gain", |a| a.data[0] = -1.0), "above 0 in \"query.gain\""),
+            (|file| drop(file.remove("query.basis")), "an array \"query.basis\""),
             (|file| drop(file.remove("blocks.0.cls.var")), "an array \"blocks.0.cls.var\""),
             (|file| drop(file.remove("blocks.0.cls.mean")), "no other arrays"),
             (

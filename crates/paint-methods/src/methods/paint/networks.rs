@@ -16,6 +16,7 @@ use super::config::{Config, NAME};
 use super::objective::MutualInformation;
 use crate::build_args::BuildArgs;
 use crate::learner::{load_params, save_params};
+use crate::statistics::Standard;
 use crate::{Error, Result, images};
 
 /// What is computed again for every batch.
@@ -67,8 +68,8 @@ pub(super) struct Tuning {
     pub(super) gradients: Gradients,
 }
 
-/// Clean mean and deviation of the features, `[1, D]` each; none where keys are raw.
-fn clean(args: &BuildArgs<'_>, config: &Config) -> Result<Option<[Tensor; 2]>> {
+/// How queries are taken; none where they are raw.
+fn standard(args: &BuildArgs<'_>, config: &Config) -> Result<Option<Standard>> {
     if config.prompt_length == 0 || config.keys == Keys::Raw {
         return Ok(None);
     }
@@ -77,9 +78,7 @@ fn clean(args: &BuildArgs<'_>, config: &Config) -> Result<Option<[Tensor; 2]>> {
         return Err(Error::Config { method: NAME, why: why.to_owned() });
     };
     statistics.check(args.model)?;
-    let (d, device) = (statistics.width, args.model.params().device());
-    let row = |data: &[f32]| Tensor::from_vec(data.to_vec(), [1, d], &device);
-    Ok(Some([row(&statistics.pooled_mean)?, row(&statistics.pooled_std)?]))
+    Standard::new(&statistics.query, &args.model.params().device()).map(Some)
 }
 
 /// The frozen source and the model that adapts.
@@ -88,8 +87,8 @@ pub(super) struct Networks {
     /// The source for recorded passes: a watched network cannot count their replays, which are reported to `source`.
     unwatched: Box<dyn Backbone>,
     pub(super) model: Box<dyn Backbone>,
-    /// Clean mean and deviation of the features, `[1, D]` each, where keys are standardised.
-    clean: Option<[Tensor; 2]>,
+    /// Where keys are standardised.
+    standard: Option<Standard>,
     /// The parameters of the model that train.
     trained: Trainable,
     position: PromptPosition,
@@ -117,7 +116,7 @@ impl Networks {
         let source = args.frozen_model();
         Ok(Self {
             unwatched: source.unwatched(),
-            clean: clean(args, config)?,
+            standard: standard(args, config)?,
             model: source.duplicate(),
             source,
             trained: config.trained(),
@@ -134,7 +133,7 @@ impl Networks {
             source: self.source.duplicate(),
             unwatched: self.unwatched.duplicate(),
             model: self.model.duplicate(),
-            clean: self.clean.clone(),
+            standard: self.standard.clone(),
             trained: self.trained.clone(),
             position: self.position,
             pooling: self.pooling,
@@ -189,8 +188,7 @@ impl Networks {
     pub(super) fn look_up(&self, images: &Tensor) -> Result<(Tensor, Queries)> {
         images::check(images, self.spec())?;
         let embedding = self.embed(images)?;
-        let features = self.source.forward_embedded(&embedding, &Request::default())?;
-        let queries = self.queries_of(&features.pooled)?;
+        let queries = Queries::new(&self.query_rows(&*self.source, &embedding)?)?;
         Ok((embedding, queries))
     }
 
@@ -198,20 +196,20 @@ impl Networks {
     pub(super) fn queries(&self, images: &Tensor) -> Result<(Tensor, Queries)> {
         let compute = |images: &[Tensor]| -> Result<Vec<Tensor>> {
             let embedding = self.unwatched.embed(&images[0])?;
-            let pooled = self.unwatched.forward_embedded(&embedding, &Request::default())?.pooled;
-            Ok(vec![embedding, pooled])
+            let queries = self.query_rows(&*self.unwatched, &embedding)?;
+            Ok(vec![embedding, queries])
         };
         let given = self.routines.queries.run(&[images], compute)?;
         self.source.note_pass(images.shape()[0], false);
-        Ok((given[0].clone(), self.queries_of(&given[1])?))
+        Ok((given[0].clone(), Queries::new(&given[1])?))
     }
 
-    /// `q_i` from features `[B, D]`, standardised where the settings say so.
-    fn queries_of(&self, pooled: &Tensor) -> Result<Queries> {
-        Ok(match &self.clean {
-            None => Queries::new(pooled)?,
-            Some([mean, std]) => Queries::new(&pooled.sub(mean)?.div(std)?)?,
-        })
+    /// `q_i` of an embedding, one a row: the features of the source, or what `statistics/query.rs` makes of them.
+    fn query_rows(&self, source: &dyn Backbone, embedding: &Tensor) -> Result<Tensor> {
+        match &self.standard {
+            None => Ok(source.forward_embedded(embedding, &Request::default())?.pooled),
+            Some(standard) => standard.queries(source, embedding),
+        }
     }
 
     /// Eq. 1 up to the softmax: the logits `[n, C]` of `H(F([P; E]))` for an embedding `E` and a prompt `P`, or none.
