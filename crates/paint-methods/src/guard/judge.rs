@@ -105,19 +105,16 @@ impl Judge {
         };
         // A method that corrects for runs of one class lowers the entropy rightly.
         let entropy = if self.is_own && in_runs { frozen.entropy } else { adapted.entropy };
-        Ok(noise.map(|noise| {
-            let of = |view: &View, entropy: f64, strength| {
-                view.accuracy(&noise, entropy / most, strength)
-            };
-            let source = of(frozen, frozen.entropy, 1.0);
-            let (strength, believed) =
-                if self.is_discounted { (adapted.sharpness(frozen), BELIEVED) } else { (1.0, 1.0) };
-            let changed = frozen.changed(adapted);
-            let gain = of(adapted, entropy, strength) - source;
-            if self.has_own_classifier {
-                return [source, source + believed * gain.clamp(-changed, 0.0)];
-            }
-            reconciled(source, believed * gain, changed)
+        let Some(noise) = noise else { return Ok(None) };
+        let source = frozen.accuracy(&noise, frozen.entropy / most, 1.0)?;
+        let strength = adapted.sharpness(frozen);
+        let seeming = adapted.accuracy(&noise, entropy / most, strength)? - source;
+        let gain = if self.is_discounted { BELIEVED * seeming } else { seeming };
+        let changed = frozen.changed(adapted);
+        Ok(Some(if self.has_own_classifier {
+            [source, source + BELIEVED * seeming.clamp(-changed, 0.0)]
+        } else {
+            reconciled(source, gain, changed)
         }))
     }
 

@@ -86,12 +86,12 @@ impl View {
     }
 
     /// The ratio of the spreads of these logits and another model's.
-    pub(super) fn sharpness(&self, other: &Self) -> f32 {
-        (self.spread / other.spread.max(1e-6)) as f32
+    pub(super) fn sharpness(&self, other: &Self) -> f64 {
+        self.spread / other.spread.max(1e-6)
     }
 
     /// The estimated accuracy for `e`, with noise of so many times the `strength`.
-    pub(super) fn accuracy(&self, noise: &Noise, e: f64, strength: f32) -> f64 {
+    pub(super) fn accuracy(&self, noise: &Noise, e: f64, strength: f64) -> Result<f64> {
         noise.accuracy(&self.logits, e, strength)
     }
 }
