@@ -44,8 +44,11 @@ impl Pool {
         let refuse = |expected: String, found: String| {
             Err(Error::Source { expected, found, path: config.path.clone() })
         };
-        let dataset = paint_data::dataset::entry(&config.name)?.open;
-        let dataset: Arc<dyn Dataset> = dataset(&config.path, &config.options)?.into();
+        let row = paint_data::dataset::entry(&config.name)?;
+        if !row.is_inside && config.path.as_os_str().is_empty() {
+            return Err(Error::NoSource { why: format!("source images as {:?}", config.name) });
+        }
+        let dataset: Arc<dyn Dataset> = (row.open)(&config.path, &config.options)?.into();
         classes::check_names(&config.options, dataset.info(), spec.num_classes)?;
         if dataset.domains().len() != 1 {
             let found = format!("{} domains in {:?}", dataset.domains().len(), config.name);
@@ -155,7 +158,21 @@ fn read(
 
 #[cfg(test)]
 mod tests {
+    use paint_nn::backbone::vit::{Vit, VitConfig};
+    use paint_nn::backbone::{Backbone as _, BuildOptions, Weights};
+
     use super::*;
+
+    #[test]
+    fn images_without_a_place_are_asked_for() {
+        let config =
+            VitConfig { depth: 1, embed_dim: 8, num_heads: 2, ..VitConfig::tiny_patch4_32() };
+        let options = BuildOptions::new(&Device::cpu());
+        let vit = Vit::build("test", config, Weights::Random(Seed(0)), &options).unwrap();
+        let source: Source = toml::from_str("name = \"folder\"").unwrap();
+        let error = Pool::open(&source, vit.spec(), None).err().unwrap().to_string();
+        assert!(error.contains("\"folder\"") && error.contains("--source-data"), "{error}");
+    }
 
     #[test]
     fn a_label_becomes_the_column_of_its_class_among_those_that_compete() {
