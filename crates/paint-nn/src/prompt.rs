@@ -2,7 +2,7 @@
 //!
 //! There is one prompt per domain, found without knowing the domain: every sample of a batch votes for the prompt
 //! whose key is most similar to its query feature. If the winner is not similar enough on average, a new prompt is
-//! allocated.
+//! allocated. With [`Scale::Relative`] the batch votes as one.
 //!
 //! Symbols: `q_i` query of sample `i`, `q̄` their mean, `(k_j, P_j)` key and prompt, `s` the winner, `r_s` its
 //! reliability, `η` the threshold, `γ` the smoothing of keys.

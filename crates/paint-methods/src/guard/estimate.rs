@@ -4,14 +4,14 @@
 //! entropy of the mean prediction. Dropout before the head adds `W (h ∘ ε)` to `z`, to second order, `ε` random signs.
 //! Class `j` then overtakes `t` with a probability of about
 //!
-//! `p_j = Φ((z_j − z_t) / σ_j)`, `σ_j² = Σ_d (W_td − W_jd)² h_d²`,
+//! `p_j = Φ((z_j − z_t) / σ_j)`, `σ_j² = Σ_k (W_tk − W_jk)² h_k²`,
 //!
-//! `Φ` the normal distribution. With `d` the mean over images of `1 − Π_j (1 − p_j)`, that the class changes,
-//! `accuracy = 1 − 12.1 d / ((ln C)^1.2 e²)`, `e = min(1, E / ln min(C, B))`: a model that sees few classes is trusted
-//! less. AETTA draws `ε`; with twenty draws the estimate of a batch of 50 moves by three points.
+//! `Φ` the normal distribution. With `d` the mean over images of `1 − Π_j (1 − p_j)`, the probability that the class
+//! changes, `accuracy = 1 − 12.1 d / ((ln C)^1.2 e²)`, `e = min(1, E / ln min(C, B))`: a model that sees few classes is
+//! trusted less. AETTA draws `ε`; with twenty draws the estimate of a batch of 50 moves by three points.
 //!
-//! `σ` is that of the frozen model's features for the adapted model too: a method gives logits, not features. It counts
-//! for an adapted model times the ratio of the spreads of the logits. A method that learns from its own predictions
+//! `σ` is that of the frozen model's features for the adapted model too: a method gives logits, not features. For
+//! an adapted model it is multiplied by the ratio of the spreads of the logits. A method that learns from its own predictions
 //! grows surer than it is right: two fifths of what it seems to gain are believed. Of a method with a classifier of its
 //! own, which speaks on another scale, no gain is. Only `keel` without a gradient is taken at its word: it keeps the
 //! head and learns nothing.
@@ -19,10 +19,10 @@
 //! No gain or loss is larger than the share of images that are given another class. Where an estimated one is, the
 //! frozen model's estimate follows the adapted one's.
 //!
-//! The constant and its fall with `ln C` fit four corruptions that no benchmark here uses at severities 1, 3 and 5 and
-//! pairs of them, 150 to 300 images each, on two frozen models: the embedded one (10 classes) and DeiT-Tiny (1,000). The
-//! two fifths fit PAINT, TENT and CoTTA on the first, and TENT and `keel` with gradients on the second. `e` assumes
-//! classes that come about equally often: where they come in runs, `E` is compared with the frozen model's.
+//! The constant and its fall with `ln C` fit four corruptions that no benchmark here uses and pairs of them, on two
+//! frozen models: the embedded one (10 classes, severities 1, 3 and 5) and DeiT-Tiny (1,000 classes, 3 and 5). The two
+//! fifths fit PAINT, TENT and CoTTA on the first, and TENT and `keel` with gradients on the second. `e` assumes classes
+//! that come about equally often: where they come in runs, `E` is compared with the frozen model's.
 
 use paint_nn::backbone::Backbone;
 use paint_nn::params::Slot;
@@ -42,7 +42,7 @@ pub(super) struct Noise {
     weight: Tensor,
     /// `h²`, `[B, D]`.
     squares: Tensor,
-    /// `Σ_d W_jd² h_d²`, `[B, C]`, flat.
+    /// `Σ_k W_jk² h_k²`, `[B, C]`, flat.
     own: Vec<f32>,
 }
 
@@ -74,15 +74,17 @@ impl Noise {
         let c = self.classes();
         let top = |row: &[f32]| largest(row.iter().copied());
         let predicted: Vec<usize> = logits.chunks_exact(c).map(top).collect();
-        // Σ_d W_td W_jd h_d², `[B, C]`.
+        // Σ_k W_tk W_jk h_k², `[B, C]`.
         let cross = self.squares.mul(&self.weight.gather(&predicted)?)?;
         let cross = cross.linear(&self.weight, None)?.to_vec()?;
         let stays = |(image, &t): (usize, &usize)| -> f64 {
             let row = |values: &[f32], j: usize| f64::from(values[image * c + j]);
             let beats = |j: usize| {
                 let variance = row(&self.own, t) + row(&self.own, j) - 2.0 * row(&cross, j);
-                let sigma = strength * variance.max(0.0).sqrt();
-                1.0 - normal_tail((row(logits, t) - row(logits, j)) / sigma.max(1e-12))
+                // A number that is none stays one, and means chance.
+                let sigma = strength * if variance < 0.0 { 0.0 } else { variance }.sqrt();
+                let sigma = if sigma < 1e-12 { 1e-12 } else { sigma };
+                1.0 - normal_tail((row(logits, t) - row(logits, j)) / sigma)
             };
             (0..c).filter(|j| *j != t).map(beats).product()
         };

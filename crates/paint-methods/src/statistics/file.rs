@@ -118,12 +118,12 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn query(&mut self, q: usize) -> Result<QueryStatistics> {
-        let r = self.file.get("query.gain").map_or(0, |array| array.data.len());
+        let r = self.file.get("query.gain").map_or(1, |array| array.data.len()).max(1);
         Ok(QueryStatistics {
             mean: self.take("query.mean", &[q], false)?,
             std: self.take("query.std", &[q], true)?,
-            basis: self.take("query.basis", &[r, q], false)?,
             gain: self.take("query.gain", &[r], true)?,
+            basis: self.take("query.basis", &[r, q], false)?,
         })
     }
 
@@ -230,6 +230,10 @@ mod tests {
             (|file| drop(file.metadata.insert("weights".into(), "x".into())), "a fingerprint"),
             (|file| drop(file.remove("key.mean")), "four times the width"),
             (|file| change(file, "query.gain", |a| a.data[0] = -1.0), "above 0 in \"query.gain\""),
+            (
+                |file| change(file, "query.gain", |a| (a.data, a.shape) = (Vec::new(), vec![0])),
+                "shape [1] of \"query.gain\"",
+            ),
             (|file| drop(file.remove("query.basis")), "an array \"query.basis\""),
             (|file| drop(file.remove("blocks.0.cls.var")), "an array \"blocks.0.cls.var\""),
             (|file| drop(file.remove("blocks.0.cls.mean")), "no other arrays"),

@@ -8,7 +8,7 @@
 //!
 //! `y = x + Uᵀ ((g − 1) ∘ U x)`, `g_i = ((1 + λ̄) / (1 + λ_i))^½`,
 //!
-//! the covariance shrunk halfway to the identity and taken away.
+//! which whitens by the covariance shrunk halfway to the identity, scaled so that the other directions keep their length.
 
 use std::cell::RefCell;
 
@@ -49,7 +49,8 @@ impl QueryStatistics {
                 .map(|(x, (m, s))| f64::from(((x - m) / s).clamp(-CLIP, CLIP)))
                 .collect()
         };
-        let mut rows: Vec<Vec<f64>> = rows.iter().take(IMAGES).map(standard).collect();
+        let every = rows.len().div_ceil(IMAGES);
+        let mut rows: Vec<Vec<f64>> = rows.iter().step_by(every).map(standard).collect();
         let (n, q) = (rows.len(), mean.len());
         let centre: Vec<f64> =
             (0..q).map(|at| rows.iter().map(|row| row[at]).sum::<f64>() / n as f64).collect();
@@ -107,15 +108,20 @@ impl Standard {
         })
     }
 
+    /// `Q`.
+    pub(crate) fn width(&self) -> usize {
+        self.mean.elem_count()
+    }
+
     /// `y`, `[B, Q]`, of images whose embedding is given.
     pub(crate) fn queries(&self, model: &dyn Backbone, embedding: &Tensor) -> Result<Tensor> {
         let style = Style::default();
         let request = Request { after_block: Some(&style), ..Request::default() };
         let features = model.forward_embedded(embedding, &request)?;
         let x = style.queries(&features)?.sub(&self.mean)?.div(&self.std)?;
-        // Cut at ± CLIP.
-        let over = x.add_scalar(-CLIP)?.relu()?;
-        let x = x.add_scalar(CLIP)?.relu()?.add_scalar(-CLIP)?.sub(&over)?;
+        // Cut at ± CLIP: CLIP − relu(2 CLIP − relu(x + CLIP)).
+        let above = x.add_scalar(CLIP)?.relu()?.neg()?.add_scalar(2.0 * CLIP)?.relu()?;
+        let x = above.neg()?.add_scalar(CLIP)?;
         let along = x.linear(&self.basis, None)?.mul(&self.excess)?; // [B, r]
         Ok(x.add(&along.matmul(&self.basis)?)?)
     }

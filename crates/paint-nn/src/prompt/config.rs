@@ -17,7 +17,7 @@ pub enum Scale {
     #[default]
     Absolute,
     /// The distance that chance gives a batch of the key's own domain: 1/5 allows four standard deviations (ours,
-    /// `prompt/distance.rs`). A single image tells too little to be the first of a new prompt while there is another.
+    /// `prompt/distance.rs`). One or two images tell too little to be the first of a new prompt while there is another.
     Relative,
 }
 

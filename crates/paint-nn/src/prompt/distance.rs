@@ -16,6 +16,9 @@
 use super::queries::Queries;
 use super::{Entry, PromptMemory, first_maximum};
 
+/// Fewer queries than this tell nothing of their scatter.
+const FEW: usize = 3;
+
 impl PromptMemory {
     /// The votes for each key, the winner and its `r_s`.
     pub(super) fn by_distance(&self, queries: &Queries) -> (Vec<usize>, usize, f32) {
@@ -26,7 +29,7 @@ impl PromptMemory {
         let b = queries.len();
         let mut votes = vec![0; self.entries.len()];
         votes[s] = b;
-        if b < 2 {
+        if b < FEW {
             return (votes, s, 1.0);
         }
         let Scatter { sum, channels } = Scatter::new(queries);
@@ -45,7 +48,7 @@ struct Scatter {
 }
 
 impl Scatter {
-    /// Of two queries or more. `tr Σ²` comes from the products of all pairs, less what so few queries add to it.
+    /// Of three queries or more. `tr Σ²` comes from the products of all pairs, less what so few queries add to it.
     fn new(queries: &Queries) -> Self {
         let n = (queries.len() - 1) as f64;
         let centre = |query: &[f32]| -> Vec<f32> {
@@ -60,7 +63,8 @@ impl Scatter {
         let few = n * n / ((n - 1.0) * (n + 2.0)).max(1.0);
         let square = few * (pairs.sum::<f64>() - sum * sum / n);
         let width = queries.mean().len() as f64;
-        let channels = if square > 0.0 { (sum * sum / square).clamp(1.0, width) } else { width };
+        // Too few to tell: the widest allowance.
+        let channels = if square > 0.0 { (sum * sum / square).clamp(1.0, width) } else { 1.0 };
         Self { sum, channels }
     }
 }

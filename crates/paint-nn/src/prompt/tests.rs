@@ -202,6 +202,7 @@ fn a_relative_threshold_asks_for_the_distance_that_chance_would_give() {
     let again = memory.lookup(&queries(&around(1.2)), 4).unwrap().unwrap();
     check(&again, (1.2 - key).powi(2) / (1.68 * s / 4.0));
     assert!(!select(&mut memory, &[[9.0, 9.0]]).allocated, "a single image");
+    assert!(!select(&mut memory, &[[9.0, 9.0], [9.0, 8.0]]).allocated, "two images");
 }
 
 #[test]
@@ -237,7 +238,7 @@ fn a_full_memory_with_a_relative_threshold_merges_the_keys_at_the_least_distance
     let mut memory = memory(relative);
     // By direction the first and the third are nearest, by distance the second and the third.
     for x in [[1.0, 0.0], [1.0, 3.0], [2.0, 2.0]] {
-        assert!(select(&mut memory, &[x, x]).allocated);
+        assert!(select(&mut memory, &[x; 3]).allocated);
     }
-    assert_eq!(select(&mut memory, &[[-9.0, 0.0]; 2]).merged, Some((1, 2)));
+    assert_eq!(select(&mut memory, &[[-9.0, 0.0]; 3]).merged, Some((1, 2)));
 }

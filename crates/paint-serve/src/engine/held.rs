@@ -205,6 +205,15 @@ impl Held {
         Ok(())
     }
 
+    /// An error if another server has the stream. One whose lease has run out is written first, so that whoever takes
+    /// it over goes on from what is answered now.
+    pub(super) fn confirm(&mut self) -> Result<(), Fault> {
+        if !self.live.is_ours() {
+            self.save().map_err(|fault| self.live.confirm().err().unwrap_or(fault))?;
+        }
+        self.live.confirm()
+    }
+
     /// Writes the state, if something has changed.
     pub(super) fn save(&mut self) -> Result<(), Fault> {
         if self.session.save()? {

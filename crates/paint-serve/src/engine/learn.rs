@@ -209,7 +209,7 @@ impl Learn {
         } else {
             held.session.method().predict(&job.images)?
         };
-        held.live.confirm()?;
+        held.confirm()?;
         let facts = {
             let mut inside = held.live.lock();
             inside.used = Some(Instant::now());
@@ -266,7 +266,7 @@ impl Learn {
             Command::Freeze => held.set_frozen(true)?,
             Command::Resume => held.set_frozen(false)?,
         }
-        held.live.confirm()?;
+        held.confirm()?;
         let (step, version) = (held.session.batches_seen(), held.version());
         shared.journal.audit(stream, command.name(), "asked for", step);
         Ok(Done { stream: stream.id.clone(), action: command.name(), step, version })

@@ -7,8 +7,8 @@
 //! 2. It takes over the files of the number before ([`super::Storage`]) and writes only to its own folder.
 //! 3. It renews its lease. When a renewal is overdue, the next request must take the next number first.
 //! 4. Before it answers what changed the state, it looks for a higher number; if there is one, nothing is answered.
-//!    A step that took longer than the lease is answered if nobody has come in the meantime: whoever comes now takes
-//!    over the files with that step in them.
+//!    If the lease has run out meanwhile (a paused process, slow storage, a long opening) and nobody has come, the
+//!    state is saved and the answer given: whoever comes now takes over the files with that step in them.
 //!
 //! So the number fences: what a server writes that was overtaken while it slept lies where nobody reads any more, and
 //! was told to nobody. Clocks decide only how long a takeover takes. They may differ by half of a lease before a

@@ -130,8 +130,8 @@ choice! {
         /// The features of the source as they are (Eq. 2).
         #[default]
         Raw = "raw",
-        /// The same, each channel less its mean on clean images and divided by its deviation there: what all images
-        /// share no longer hides what a domain changes (ours).
+        /// The same with the style of block 0, in clean deviations and whitened (`statistics/query.rs`): what all
+        /// images share no longer hides what a domain changes (ours).
         Standardised = "standardised",
     }
 }

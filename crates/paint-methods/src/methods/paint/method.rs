@@ -10,8 +10,8 @@ use super::algorithm::{Adaptation, Paint};
 use super::networks::Networks;
 use super::objective::Losses;
 use super::retrieval::Retriever;
-use crate::Result;
 use crate::method::{Method, Predictor, PromptUse, State, Step};
+use crate::{Error, Result};
 
 impl Adaptation {
     /// The prompt that made the prediction, and how many the batch made on the way.
@@ -119,6 +119,12 @@ impl Method for Paint {
         let step = state.counter("step")?;
         let mut memory = self.memory.clone();
         memory.load(&state.part("memory"))?;
+        let width = self.networks.query_width();
+        let keys = memory.ids().into_iter().filter_map(|id| memory.key(id));
+        if let Some(other) = keys.map(<[f32]>::len).find(|found| *found != width) {
+            let (expected, found) = (format!("keys of {width} numbers"), other.to_string());
+            return Err(Error::State { expected, found });
+        }
         let model = self.networks.loaded(&state.part("model"))?;
         (self.step, self.memory, self.networks.model) = (step, memory, model);
         Ok(())

@@ -204,6 +204,11 @@ impl Networks {
         Ok((given[0].clone(), Queries::new(&given[1])?))
     }
 
+    /// The length of a query.
+    pub(super) fn query_width(&self) -> usize {
+        self.standard.as_ref().map_or(self.spec().feature_dim, Standard::width)
+    }
+
     /// `q_i` of an embedding, one a row: the features of the source, or what `statistics/query.rs` makes of them.
     fn query_rows(&self, source: &dyn Backbone, embedding: &Tensor) -> Result<Tensor> {
         match &self.standard {

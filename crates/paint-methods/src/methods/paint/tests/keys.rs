@@ -82,3 +82,20 @@ fn standardised_keys_are_in_clean_deviations_and_less_along_the_directions_of_cl
         assert!((f64::from(*found) - expected).abs() < 2e-3, "{c}: {found} and {expected}");
     }
 }
+
+#[test]
+fn a_state_with_keys_of_another_length_is_refused() {
+    let (model, clean) = (vit(), images(70, 12));
+    let source = Some(SourceData { images: &clean, labels: None });
+    let args = BuildArgs { source, ..BuildArgs::new(&model, Seed(5)) };
+    let build = |keys: &str| {
+        let settings = toml! { preset = "standardised" keys = keys };
+        Paint::new(&args, Config::read(&settings).unwrap()).unwrap()
+    };
+    let mut raw = build("raw");
+    raw.step(&images(3, 6)).unwrap();
+    let mut standardised = build("standardised");
+    let message = standardised.load(&raw.save().unwrap()).unwrap_err().to_string();
+    assert!(message.contains("keys of"), "{message}");
+    assert!(standardised.memory().is_empty());
+}
