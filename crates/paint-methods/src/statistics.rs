@@ -23,6 +23,9 @@ pub(crate) use query::Standard;
 /// `r`, where the width is not smaller: what remains of the covariance changed no result on held-out corruptions.
 const RANK: usize = 64;
 
+/// The most standard deviations that a channel of a key or of a query counts: a few flat images reach far more.
+pub(crate) const CLIP: f32 = 4.0;
+
 /// Statistics of a transformer's tokens on clean images, for one set of weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceStatistics {

@@ -10,11 +10,10 @@
 //! changes, `accuracy = 1 − 12.1 d / ((ln C)^1.2 e²)`, `e = min(1, E / ln min(C, B))`: a model that sees few classes is
 //! trusted less. AETTA draws `ε`; with twenty draws the estimate of a batch of 50 moves by three points.
 //!
-//! `σ` is that of the frozen model's features for the adapted model too: a method gives logits, not features. For
-//! an adapted model it is multiplied by the ratio of the spreads of the logits. A method that learns from its own predictions
-//! grows surer than it is right: two fifths of what it seems to gain are believed. Of a method with a classifier of its
-//! own, which speaks on another scale, no gain is. Only `keel` without a gradient is taken at its word: it keeps the
-//! head and learns nothing.
+//! A method gives logits, not features, so `σ` of the adapted model is the frozen one's times the ratio of the spreads
+//! of their logits. A method that learns from its own predictions grows surer than it is right: two fifths of what it
+//! seems to gain are believed. Of a method with a classifier of its own, which speaks on another scale, no gain is. Only
+//! `keel` without a gradient is taken at its word: it keeps the head and learns nothing.
 //!
 //! No gain or loss is larger than the share of images that are given another class. Where an estimated one is, the
 //! frozen model's estimate follows the adapted one's.
@@ -81,7 +80,7 @@ impl Noise {
             let row = |values: &[f32], j: usize| f64::from(values[image * c + j]);
             let beats = |j: usize| {
                 let variance = row(&self.own, t) + row(&self.own, j) - 2.0 * row(&cross, j);
-                // A number that is none stays one, and means chance.
+                // NaN stays NaN, which `accuracy` takes for chance.
                 let sigma = strength * if variance < 0.0 { 0.0 } else { variance }.sqrt();
                 let sigma = if sigma < 1e-12 { 1e-12 } else { sigma };
                 1.0 - normal_tail((row(logits, t) - row(logits, j)) / sigma)

@@ -16,11 +16,9 @@ use paint_nn::backbone::{AfterBlock, Backbone, Features, Request};
 use paint_tensor::{Device, Tensor};
 
 use super::collect::moments;
-use super::{RANK, style_of};
+use super::{CLIP, RANK, style_of};
 use crate::{Result, eigen};
 
-/// The most deviations that a channel counts.
-const CLIP: f32 = 4.0;
 /// The most images that the directions come from: their products are a matrix of that size.
 const IMAGES: usize = 512;
 
@@ -129,11 +127,11 @@ impl Standard {
 
 /// Mean and log variance of the patches after block 0, `[B, 2 D]`.
 #[derive(Debug, Default)]
-pub(super) struct Style(RefCell<Option<Tensor>>);
+struct Style(RefCell<Option<Tensor>>);
 
 impl Style {
     /// What the classifier reads and the style, `[B, Q]`.
-    pub(super) fn queries(&self, features: &Features) -> Result<Tensor> {
+    fn queries(&self, features: &Features) -> Result<Tensor> {
         let style = self.0.borrow();
         let parts: Vec<&Tensor> = [&features.pooled].into_iter().chain(style.as_ref()).collect();
         Ok(Tensor::concat(&parts, 1)?)

@@ -209,9 +209,14 @@ impl Held {
     /// it over goes on from what is answered now.
     pub(super) fn confirm(&mut self) -> Result<(), Fault> {
         if !self.live.is_ours() {
-            self.save().map_err(|fault| self.live.confirm().err().unwrap_or(fault))?;
+            self.save().map_err(|fault| self.explain(fault))?;
         }
         self.live.confirm()
+    }
+
+    /// The cause of `fault`: a server that took the stream over removes its folder here.
+    pub(super) fn explain(&self, fault: Fault) -> Fault {
+        self.live.confirm().err().unwrap_or(fault)
     }
 
     /// Writes the state, if something has changed.

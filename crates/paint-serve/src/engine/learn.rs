@@ -204,8 +204,7 @@ impl Learn {
         let is_step = job.intent == Intent::AdaptFirst && !held.is_frozen();
         let logits = if is_step {
             let stepped = held.step(&job.images, &shared);
-            // The folder of a server that was overtaken is gone.
-            stepped.map_err(|fault| held.live.confirm().err().unwrap_or(fault))?.logits
+            stepped.map_err(|fault| held.explain(fault))?.logits
         } else {
             held.session.method().predict(&job.images)?
         };

@@ -7,11 +7,9 @@ use paint_nn::state::State;
 use paint_tensor::{Device, Tensor};
 
 use super::domain::{Domain, blend};
-use crate::statistics::SourceStatistics;
+use crate::statistics::{CLIP, SourceStatistics};
 use crate::{Error, Result};
 
-/// The most standard deviations that a channel of a key counts: a few flat images reach far more.
-const CLIP: f32 = 4.0;
 /// `f`, the independent channels that the `4 D` of a key count for: neighbours are correlated.
 const FREEDOM: f64 = 12.0;
 /// The probability that the domain changes from one image to the next.
