@@ -11,14 +11,13 @@
 //!    a stream sorted by class raises no alarm.
 //! 4. Where they say that the model is broken, the method goes back to its last good snapshot; where that happens again
 //!    and again, it is frozen for a while and starts again.
-//! 5. The answer to a step is the adapted model's, unless the step was undone or the estimate (below) of the last steps
-//!    is clearly lower than the frozen model's. In two cases it has to be earned: while the frozen model's predictions
-//!    come in runs of one class (`stream/prior.rs`), or are of few classes with no estimated gain; and where images are
-//!    predicted without a step. Then the frozen model answers unless the adapted one has gained enough by its estimate,
-//!    in the last steps and on the batch itself; and even so where the frozen model is sure, or everywhere where `φ` is
-//!    large. Methods are made for mixed classes, and a model that has adapted to one domain may meet another. A method
-//!    with a [classifier of its own](Method::has_own_classifier) has to earn every answer, and no gain of it is
-//!    believed: the frozen model answers unless `guard.gain` is 0 or less.
+//! 5. The answer to a step is the adapted model's if the step stands and the last steps gained something by the estimate
+//!    (below). In two cases more is asked: while the frozen model's predictions come in runs of one class
+//!    (`stream/prior.rs`), or are of few classes with no estimated gain; and where images are predicted without a step.
+//!    Then the gain must be larger, on the batch itself too, and even so the frozen model answers where it is sure, or
+//!    everywhere where `φ` is large. Methods are made for mixed classes, and a model that has adapted to one domain may
+//!    meet another. Of a method with a [classifier of its own](Method::has_own_classifier) the larger gain is always
+//!    asked, and none is believed: the frozen model answers unless `guard.gain` is 0 or less.
 //!
 //! The estimated accuracy of both models (`estimate.rs`) has a say in that, and in one more question: where most of
 //! what the frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?
@@ -146,8 +145,8 @@ impl Guard {
                 }
                 let in_runs = self.judge.in_runs(gains);
                 let is_doubted = in_runs || self.judge.has_own_classifier;
-                let is_kept = self.judge.has_loss() || is_doubted && !self.judge.has_gain();
-                if harm.is_none() && !self.watch.is_fresh() && !is_kept {
+                let has_gain = self.judge.has_gain(is_doubted);
+                if harm.is_none() && !self.watch.is_fresh() && has_gain {
                     let mut kept = 0;
                     if is_doubted {
                         let both = [(&features.logits, &frozen), (&step.logits, &adapted)];

@@ -21,12 +21,12 @@ pub struct Config {
     /// The largest share of images it is sure of that may be given another class in such a batch, before it answers all
     /// of them. Default: 0.15.
     pub differ: f64,
-    /// The estimated gain in accuracy, over the last steps and on the batch itself, from which the adapted model
-    /// answers where classes come in runs, images are predicted without a step, or the method has a classifier of its
-    /// own, of which no gain is believed; -1 asks for none. Default: 0.03.
+    /// The estimated gain in accuracy over the last steps from which the adapted model answers; -1 asks for none.
+    /// Default: 0.01.
+    pub least_gain: f64,
+    /// The same, and on the batch itself too, where classes come in runs, images are predicted without a step, or the
+    /// method has a classifier of its own, of which no gain is believed. Default: 0.03.
     pub gain: f64,
-    /// The estimated loss over the last steps beyond which the frozen model answers. Default: 0.
-    pub worse: f64,
     /// The largest such share before a step that raised no estimate is undone. Default: 0.5.
     pub broken: f64,
     /// The largest share of one class, to the frozen model, in a batch that is learnt from. Default: 0.8.
@@ -47,8 +47,8 @@ impl Default for Config {
             sure: 0.8,
             sure_in_runs: 0.5,
             differ: 0.15,
+            least_gain: 0.01,
             gain: 0.03,
-            worse: 0.0,
             broken: 0.5,
             one_class: 0.8,
             jump: 10.0,
@@ -62,11 +62,12 @@ impl Config {
     /// Refuses values without a meaning.
     pub fn check(&self) -> Result<()> {
         let is_share = |value: f64| (0.0..=1.0).contains(&value);
+        let is_gain = |value: f64| (-1.0..=1.0).contains(&value);
         let rules = [
             (is_share(self.sure), "sure must lie in [0, 1]"),
             (is_share(self.differ), "differ must lie in [0, 1]"),
-            ((-1.0..=1.0).contains(&self.gain), "gain must lie in [-1, 1]"),
-            (is_share(self.worse), "worse must lie in [0, 1]"),
+            (is_gain(self.least_gain), "least_gain must lie in [-1, 1]"),
+            (is_gain(self.gain), "gain must lie in [-1, 1]"),
             (is_share(self.sure_in_runs), "sure_in_runs must lie in [0, 1]"),
             (is_share(self.broken), "broken must lie in [0, 1]"),
             (is_share(self.one_class), "one_class must lie in [0, 1]"),

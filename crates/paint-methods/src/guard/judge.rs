@@ -118,14 +118,10 @@ impl Judge {
         }))
     }
 
-    /// Whether the last steps gained enough.
-    pub(super) fn has_gain(&self) -> bool {
-        self.is_own || self.gain >= self.config.gain
-    }
-
-    /// Whether the last steps lost so much that the frozen model answers.
-    pub(super) fn has_loss(&self) -> bool {
-        !self.is_own && self.gain < -self.config.worse
+    /// Whether the last steps gained enough, by the greater measure where there is `doubt`.
+    pub(super) fn has_gain(&self, doubt: bool) -> bool {
+        let enough = if doubt { self.config.gain } else { self.config.least_gain };
+        self.is_own || self.gain >= enough
     }
 
     /// Follows the gain of a step that was learnt.
@@ -178,7 +174,7 @@ impl Judge {
     ) -> Result<Tensor> {
         let b = images::check(images, self.frozen.spec())?;
         let features = self.source(&images.detach())?;
-        if !is_trusted || !self.has_gain() {
+        if !is_trusted || !self.has_gain(true) {
             return Ok(features.logits);
         }
         let adapted = adapted()?;

@@ -220,7 +220,8 @@ fn sure_answers_of_the_frozen_model_stand_in_runs_and_without_a_step() {
     let runs: Vec<usize> = runs.flat_map(|(a, b)| [a, b].concat()).collect();
     assert!(runs.len() >= 240, "{}", runs.len());
     let config = Config { one_class: 1.0, differ: 0.9, broken: 1.0, ..Config::default() };
-    let config = Config { gain: -1.0, sure: 0.95, sure_in_runs: 0.8, ..config };
+    let config = Config { sure: 0.95, sure_in_runs: 0.8, ..config };
+    let config = Config { least_gain: -1.0, gain: -1.0, ..config };
     for (order, least) in [((0..600).collect(), None), (runs, Some(config.sure_in_runs))] {
         let inner = Box::new(Contradicts(model.duplicate()));
         let mut guard = Guard::new(inner, &BuildArgs::new(&model, Seed(0)), config).unwrap();
@@ -251,7 +252,7 @@ fn sure_answers_of_the_frozen_model_stand_in_runs_and_without_a_step() {
 }
 
 #[test]
-fn without_an_estimated_gain_the_frozen_model_answers_in_runs_and_without_a_step() {
+fn without_an_estimated_gain_the_frozen_model_answers() {
     let all = images(1, 900);
     let model = evenly(vit(), &all);
     let logits = |images: &Tensor| model.forward(images, &Request::default()).unwrap().logits;
@@ -259,16 +260,17 @@ fn without_an_estimated_gain_the_frozen_model_answers_in_runs_and_without_a_step
     let one: Vec<usize> = (0..900).filter(|&at| classes[at] == classes[0]).take(120).collect();
     let config = Config { one_class: 1.0, differ: 1.0, broken: 1.0, ..Config::default() };
     let inner = || Box::new(Contradicts(model.duplicate()));
-    let guard = || Guard::new(inner(), &BuildArgs::new(&model, Seed(0)), config).unwrap();
-    let mut mixed = guard();
+    let guard = |config| Guard::new(inner(), &BuildArgs::new(&model, Seed(0)), config).unwrap();
+    let (mut mixed, mut strict) = (guard(Config { least_gain: -1.0, ..config }), guard(config));
     for rows in (0..300).collect::<Vec<_>>().chunks_exact(30) {
         let batch = all.gather(rows).unwrap();
         let step = mixed.step(&batch).unwrap().logits;
         assert_eq!(bits(&step), bits(&inner().predict(&batch).unwrap()));
-        assert!(mixed.judge.gain < config.gain, "{}", mixed.judge.gain);
+        assert!(mixed.judge.gain < config.least_gain, "{}", mixed.judge.gain);
         assert_eq!(bits(&mixed.predict(&batch).unwrap()), bits(&logits(&batch)));
+        assert_eq!(bits(&strict.step(&batch).unwrap().logits), bits(&logits(&batch)));
     }
-    let mut runs = guard();
+    let mut runs = guard(config);
     for rows in one.chunks_exact(30) {
         let batch = all.gather(rows).unwrap();
         assert_eq!(bits(&runs.step(&batch).unwrap().logits), bits(&logits(&batch)));
@@ -298,7 +300,8 @@ fn a_method_that_does_no_harm_is_not_touched() {
     let model = evenly(vit(), &images(0, 900));
     let args = BuildArgs::new(&model, Seed(0));
     let build = || by_name("tent").unwrap().build(&args, &toml! { lr = 1e-5 }).unwrap();
-    let (mut plain, mut guard) = (build(), Guard::new(build(), &args, Config::default()).unwrap());
+    let config = Config { least_gain: -1.0, ..Config::default() };
+    let (mut plain, mut guard) = (build(), Guard::new(build(), &args, config).unwrap());
     for seed in 0..8 {
         let batch = images(seed, 30);
         let expected = plain.step(&batch).unwrap().logits;
