@@ -99,16 +99,16 @@ impl Judge {
         let noise = Noise::new(&*self.frozen, &features.pooled, self.classes.as_deref())?;
         let in_runs = self.in_runs(false);
         let most = if in_runs {
-            frozen.entropy.max(f64::MIN_POSITIVE)
+            frozen.variety.max(f64::MIN_POSITIVE)
         } else {
             (c.min(b).max(2) as f64).ln()
         };
-        // A method that corrects for runs of one class lowers the entropy rightly.
-        let entropy = if self.is_own && in_runs { frozen.entropy } else { adapted.entropy };
+        // A method that corrects for runs of one class sees fewer classes rightly.
+        let variety = if self.is_own && in_runs { frozen.variety } else { adapted.variety };
         let Some(noise) = noise else { return Ok(None) };
-        let source = frozen.accuracy(&noise, frozen.entropy / most, 1.0)?;
+        let source = frozen.accuracy(&noise, frozen.variety / most, 1.0)?;
         let strength = adapted.sharpness(frozen);
-        let seeming = adapted.accuracy(&noise, entropy / most, strength)? - source;
+        let seeming = adapted.accuracy(&noise, variety / most, strength)? - source;
         let gain = if self.is_discounted { BELIEVED * seeming } else { seeming };
         let changed = frozen.changed(adapted);
         Ok(Some(if self.has_own_classifier {

@@ -7,6 +7,8 @@ use crate::Result;
 
 /// Fewer sure images than this tell nothing.
 const FEW: usize = 5;
+/// How many times sharper than they are predictions count for [`View::variety`].
+const SHARPER: f32 = 4.0;
 
 /// One model on one batch.
 #[derive(Debug, Clone)]
@@ -18,6 +20,8 @@ pub(super) struct View {
     pub(super) top: f64,
     /// The entropy of the mean prediction, in nats.
     pub(super) entropy: f64,
+    /// The same of sharper predictions: how many classes are predicted, whether the model is sure of them or not.
+    pub(super) variety: f64,
     /// The root mean square of logits about the mean of their row.
     spread: f64,
 }
@@ -29,12 +33,9 @@ impl View {
         let p = logits.softmax()?.to_vec()?;
         let predicted: Vec<usize> =
             p.chunks_exact(c).map(|row| largest(row.iter().copied())).collect();
-        let mut mean = vec![0.0; c];
         let mut counts = vec![0_usize; c];
-        for (row, class) in p.chunks_exact(c).zip(&predicted) {
-            mean.iter_mut().zip(row).for_each(|(mean, p)| *mean += f64::from(*p) / b as f64);
-            counts[*class] += 1;
-        }
+        predicted.iter().for_each(|class| counts[*class] += 1);
+        let sharper = logits.scale(SHARPER)?.softmax()?.to_vec()?;
         let at = |(row, class): (&[f32], &usize)| f64::from(row[*class]);
         let logits = logits.to_vec()?;
         let spread = |row: &[f32]| -> f64 {
@@ -48,7 +49,8 @@ impl View {
             confidence: p.chunks_exact(c).zip(&predicted).map(at).collect(),
             predicted,
             top: counts.iter().copied().max().unwrap_or(0) as f64 / b as f64,
-            entropy: mean.iter().filter(|m| **m > 0.0).map(|m| -m * m.ln()).sum(),
+            entropy: entropy_of_mean(&p, c),
+            variety: entropy_of_mean(&sharper, c),
         })
     }
 
@@ -96,6 +98,16 @@ impl View {
     }
 }
 
+/// In nats, of the mean of rows of `c` probabilities.
+fn entropy_of_mean(rows: &[f32], c: usize) -> f64 {
+    let b = (rows.len() / c.max(1)).max(1) as f64;
+    let mut mean = vec![0.0; c];
+    for row in rows.chunks_exact(c) {
+        mean.iter_mut().zip(row).for_each(|(mean, p)| *mean += f64::from(*p) / b);
+    }
+    mean.iter().filter(|m| **m > 0.0).map(|m| -m * m.ln()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use paint_tensor::Device;
@@ -120,6 +132,14 @@ mod tests {
         assert_eq!(unsure.contradicted(&view(&rows), 0.8), [false; 6]);
         assert_eq!(frozen.top, 1.0);
         assert!(view(&[[0.0; 3]; 4]).entropy > 1.09);
+    }
+
+    #[test]
+    fn variety_is_in_the_classes_and_not_in_the_doubt() {
+        let doubtful = view(&[[2.0, 0.0, 0.0]; 6]);
+        assert!(doubtful.entropy > 0.6 && doubtful.variety < 0.01, "{doubtful:?}");
+        let several = view(&[[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]]);
+        assert!((several.variety - 3_f64.ln()).abs() < 1e-6, "{several:?}");
     }
 
     #[test]
