@@ -51,8 +51,16 @@ pub(crate) fn symmetric(mut a: Vec<f64>, n: usize) -> Eigen {
     Eigen { values, vectors }
 }
 
-fn dot(x: &[f64], y: &[f64]) -> f64 {
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
+/// Eight sums side by side, which a processor adds at once.
+pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
+    const LANES: usize = 8;
+    let (xs, ys) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
+    let rest: f64 = xs.remainder().iter().zip(ys.remainder()).map(|(x, y)| x * y).sum();
+    let mut sums = [0.0; LANES];
+    for (x, y) in xs.zip(ys) {
+        sums.iter_mut().zip(x.iter().zip(y)).for_each(|(sum, (x, y))| *sum += x * y);
+    }
+    rest + sums.iter().sum::<f64>()
 }
 
 /// `y += factor x`.

@@ -52,14 +52,19 @@ impl Watch {
         !self.is_paused() && !self.is_distrusted
     }
 
-    /// Whether a step is much longer than those before; one that is not joins them.
+    /// Whether a step is much longer than those before, which it then joins. A jump counts for the longest step that is
+    /// none, so that steps which stay long are taken after a few; one that moved nothing does not count.
     pub(super) fn is_jump(&mut self, moved: f64, most: f64) -> bool {
-        if self.steps >= WARM && moved > most * self.moved && self.moved > 0.0 {
-            return true;
+        let longest = most * self.moved;
+        let is_jump = self.steps >= WARM && self.moved > 0.0 && moved > longest;
+        let counted = if is_jump { longest } else { moved };
+        if self.moved == 0.0 {
+            self.moved = counted;
+        } else if counted > 0.0 {
+            self.moved += RATE * (counted - self.moved);
         }
-        self.moved += if self.steps == 0 { moved } else { RATE * (moved - self.moved) };
-        self.steps += 1;
-        false
+        self.steps += u64::from(!is_jump);
+        is_jump
     }
 
     /// Judges a step by what speaks against it, and undoes it for that. One that was not learnt needs no undoing.
@@ -153,4 +158,23 @@ pub(super) fn distance(before: &State, after: &State) -> Result<f64> {
         }
     }
     Ok(total.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jump_is_refused_once_and_longer_steps_are_taken_after_a_few() {
+        let mut watch = Watch::default();
+        let is_jump = |watch: &mut Watch, moved| watch.is_jump(moved, 10.0);
+        assert!((0..WARM).all(|_| !is_jump(&mut watch, 1.0)));
+        assert!(is_jump(&mut watch, 1e9) && !is_jump(&mut watch, 1.0));
+        // Nothing to learn from for a while.
+        assert!((0..30).all(|_| !is_jump(&mut watch, 0.0)));
+        assert!(!is_jump(&mut watch, 2.0));
+        let refused = (0..20).filter(|_| is_jump(&mut watch, 1000.0)).count();
+        assert!((1..5).contains(&refused), "{refused}");
+        assert!(!is_jump(&mut watch, 1000.0));
+    }
 }

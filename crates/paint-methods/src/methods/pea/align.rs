@@ -174,11 +174,8 @@ fn map(source: &Source, block: &Block, w: f64, least: f64) -> (Vec<f32>, Vec<f32
         for i in 0..size {
             for j in 0..size {
                 // Both roots are symmetric, so row `j` of one is its column `j`.
-                let product: f64 = inverse[i * size..(i + 1) * size]
-                    .iter()
-                    .zip(&root[j * size..(j + 1) * size])
-                    .map(|(a, b)| a * b)
-                    .sum();
+                let [a, b] = [(&inverse, i), (root, j)].map(|(m, row)| &m[row * size..][..size]);
+                let product = eigen::dot(a, b);
                 let unit = f64::from(u8::from(i == j));
                 matrix[(first + j) * c + first + i] = (unit + w * (product - unit)) as f32;
             }
