@@ -54,6 +54,7 @@ pub(crate) fn symmetric(mut a: Vec<f64>, n: usize) -> Eigen {
 /// Eight sums side by side, which a processor adds at once.
 pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
     const LANES: usize = 8;
+    debug_assert_eq!(x.len(), y.len());
     let (xs, ys) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
     let rest: f64 = xs.remainder().iter().zip(ys.remainder()).map(|(x, y)| x * y).sum();
     let mut sums = [0.0; LANES];

@@ -5,19 +5,19 @@
 //! 1. A batch in which the frozen model sees one class and little else is not learnt from: such a batch (darkness, one
 //!    image again and again, pure noise, one class) teaches collapse.
 //! 2. The method makes its step. One that ends in numbers that are not finite, or moves the parameters much further
-//!    than the steps before, is undone.
+//!    than the steps before, is undone; steps that stay long are accepted after a few.
 //! 3. Signals: `φ`, the share of images given another class where the frozen model is sure; the entropy of the mean
 //!    prediction and the share of the most frequent class, both against the frozen model's on the same images, so that
 //!    a stream sorted by class raises no alarm.
 //! 4. Where they say that the model is broken, the method goes back to its last good snapshot; where that happens again
 //!    and again, it is frozen for a while and starts again.
-//! 5. The answer to a step is the adapted model's if the step stands and the last steps gained something by the estimate
-//!    (below). In two cases more is asked: while the frozen model's predictions come in runs of one class
-//!    (`stream/prior.rs`), or are of few classes with no estimated gain; and where images are predicted without a step.
-//!    Then the gain must be larger, on the batch itself too, and even so the frozen model answers where it is sure, or
-//!    everywhere where `φ` is large. Methods are made for mixed classes, and a model that has adapted to one domain may
-//!    meet another. Of a method with a [classifier of its own](Method::has_own_classifier) the larger gain is always
-//!    asked, and none is believed: the frozen model answers unless `guard.gain` is 0 or less.
+//! 5. The answer to a step is the adapted model's if the step stands and the last steps lost nothing by the estimate
+//!    (below). In two cases a gain is asked for: while the frozen model's predictions come in runs of one class
+//!    (`stream/prior.rs`), or are of few classes with no estimated gain; and where images are predicted without a step,
+//!    there on the batch itself too. Even then the frozen model answers where it is sure, or everywhere where `φ` is
+//!    large. Methods are made for mixed classes, and a model that has adapted to one domain may meet another. A method
+//!    with a [classifier of its own](Method::has_own_classifier) has to gain always, and no gain of it is believed: the
+//!    frozen model answers unless `guard.gain` is 0 or less.
 //!
 //! The estimated accuracy of both models (`estimate.rs`) has a say in that, and in one more question: where most of
 //! what the frozen model is sure of is contradicted, or that model sees few classes, which of the two is wrong?

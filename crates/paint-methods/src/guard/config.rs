@@ -22,16 +22,18 @@ pub struct Config {
     /// of them. Default: 0.15.
     pub differ: f64,
     /// The estimated gain in accuracy over the last steps from which the adapted model answers; -1 asks for none.
-    /// Default: 0.01.
+    /// Default: 0.
     pub least_gain: f64,
-    /// The same, and on the batch itself too, where classes come in runs, images are predicted without a step, or the
-    /// method has a classifier of its own, of which no gain is believed. Default: 0.03.
+    /// The same where classes come in runs, where the method has a classifier of its own, of which no gain is believed,
+    /// and where images are predicted without a step, there on the batch itself too. Default: 0.03.
     pub gain: f64,
-    /// The largest such share before a step that raised no estimate is undone. Default: 0.5.
+    /// The largest share of images the frozen model is sure of that may be given another class, before a step that
+    /// raised no estimate is undone. Default: 0.5.
     pub broken: f64,
     /// The largest share of one class, to the frozen model, in a batch that is learnt from. Default: 0.8.
     pub one_class: f64,
-    /// How many times further than the steps before a step may move the parameters. Default: 10.
+    /// How many times further than the steps before a step may move the parameters. Steps that stay long are accepted
+    /// after a few. Default: 10.
     pub jump: f64,
     /// As many interventions in a row freeze the model. Default: 3.
     pub patience: u64,
@@ -47,7 +49,7 @@ impl Default for Config {
             sure: 0.8,
             sure_in_runs: 0.5,
             differ: 0.15,
-            least_gain: 0.01,
+            least_gain: 0.0,
             gain: 0.03,
             broken: 0.5,
             one_class: 0.8,

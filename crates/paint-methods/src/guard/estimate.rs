@@ -1,19 +1,20 @@
 //! How accurate a model is on a batch, without labels, after AETTA (Lee et al., CVPR 2024).
 //!
-//! Symbols: `h` the features before the head, `W` its weight, `z` logits, `t` the predicted class, `C` classes, `E` the
-//! entropy of the mean of `softmax(4 z)` over the batch, which counts classes rather than doubt. Dropout before the head
-//! adds `W (h ∘ ε)` to `z`, to second order, `ε` random signs. Class `j` then overtakes `t` with a probability of about
+//! Symbols: `h` the features before the head, `W` its weight, `z` logits, `t` the predicted class, `C` classes, `E`
+//! the entropy of the mean of `softmax(4 z)` over the batch, which counts classes rather than doubt. Dropout before the
+//! head adds `W (h ∘ ε)` to `z`, to second order, `ε` random signs. Class `j` then overtakes `t` with a probability of
+//! about
 //!
 //! `p_j = Φ((z_j − z_t) / σ_j)`, `σ_j² = Σ_k (W_tk − W_jk)² h_k²`,
 //!
 //! `Φ` the normal distribution. With `d` the mean over images of `1 − Π_j (1 − p_j)`, the probability that the class
-//! changes, `accuracy = 1 − 7.9 d / (e² ln C)`, `e = min(1, E / ln min(C, B))`: a model that sees few classes is trusted
-//! less. AETTA draws `ε`; with twenty draws the estimate of a batch of 50 moves by three points.
+//! changes, `accuracy = 1 − 7.9 d / (e² ln C)`, `e = min(1, E / ln min(C, B))`: a model that sees few classes is
+//! trusted less. AETTA draws `ε`; with twenty draws the estimate of a batch of 50 moves by three points.
 //!
 //! A method gives logits, not features, so `σ` of the adapted model is the frozen one's times the ratio of the spreads
 //! of their logits. A method that learns from its own predictions grows surer than it is right: two fifths of what it
-//! seems to gain are believed. Of a method with a classifier of its own, which speaks on another scale, no gain is. Only
-//! `keel` without a gradient is taken at its word: it keeps the head and learns nothing.
+//! seems to gain are believed. Of a method with a classifier of its own, which speaks on another scale, no gain is.
+//! Only `keel` without a gradient is taken at its word: it keeps the head and learns nothing.
 //!
 //! No gain or loss is larger than the share of images that are given another class. Where an estimated one is, the
 //! frozen model's estimate follows the adapted one's.

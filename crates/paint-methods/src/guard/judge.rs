@@ -103,7 +103,7 @@ impl Judge {
         } else {
             (c.min(b).max(2) as f64).ln()
         };
-        // A method that corrects for runs of one class sees fewer classes rightly.
+        // A method that corrects for runs of one class is right to see fewer classes.
         let variety = if self.is_own && in_runs { frozen.variety } else { adapted.variety };
         let Some(noise) = noise else { return Ok(None) };
         let source = frozen.accuracy(&noise, frozen.variety / most, 1.0)?;
@@ -194,8 +194,8 @@ impl Judge {
     }
 }
 
-/// Both models' estimates: the gain is at most the share of images whose class `changed`, and where it seems larger, the
-/// frozen model's estimate follows the adapted one's.
+/// Both models' estimates: the gain is at most the share of images whose class `changed`, and where it seems larger,
+/// the frozen model's estimate follows the adapted one's.
 fn reconciled(source: f64, gain: f64, changed: f64) -> [f64; 2] {
     let adapted = source + gain;
     [adapted - gain.clamp(-changed, changed), adapted]

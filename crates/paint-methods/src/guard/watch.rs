@@ -52,9 +52,13 @@ impl Watch {
         !self.is_paused() && !self.is_distrusted
     }
 
-    /// Whether a step is much longer than those before, which it then joins. A jump counts for the longest step that is
-    /// none, so that steps which stay long are taken after a few; one that moved nothing does not count.
+    /// Whether a step is much longer than those before, which it then joins. A jump counts as the longest step that
+    /// would be accepted, so that steps which stay long are accepted after a few; one that moved nothing or an infinite
+    /// distance does not count.
     pub(super) fn is_jump(&mut self, moved: f64, most: f64) -> bool {
+        if !moved.is_finite() {
+            return true;
+        }
         let longest = most * self.moved;
         let is_jump = self.steps >= WARM && self.moved > 0.0 && moved > longest;
         let counted = if is_jump { longest } else { moved };
@@ -168,6 +172,7 @@ mod tests {
     fn a_jump_is_refused_once_and_longer_steps_are_taken_after_a_few() {
         let mut watch = Watch::default();
         let is_jump = |watch: &mut Watch, moved| watch.is_jump(moved, 10.0);
+        assert!(is_jump(&mut watch, f64::INFINITY) && is_jump(&mut watch, f64::NAN));
         assert!((0..WARM).all(|_| !is_jump(&mut watch, 1.0)));
         assert!(is_jump(&mut watch, 1e9) && !is_jump(&mut watch, 1.0));
         // Nothing to learn from for a while.

@@ -59,9 +59,9 @@
 //! `preset = "standardised"` is ours: `paper_adam` with what was learnt from its failures. The raw cosine of class
 //! tokens finds the right prompt for less than half of the batches, because what all images share outweighs what a
 //! domain changes. `keys = "standardised"` adds the style of block 0 and takes the clean mean, deviation and leading
-//! directions away (`statistics/query.rs`; `paint stats` measures them), `threshold = "relative"` compares the mean of a
-//! batch with the keys by distance, as far as chance moves it, and `capacity` bounds the memory. results/keel.md has the
-//! share of batches that meet the prompt of their own domain.
+//! directions away (`statistics/query.rs`; `paint stats` measures them), `threshold = "relative"` compares the mean of
+//! a batch with the keys by distance, as far as chance moves it, and `capacity` bounds the memory. results/keel.md has
+//! the share of batches that meet the prompt of their own domain.
 //!
 //! - D9: the paper fixes no number of pairs, so all presets do as the code does.
 //! - D12: with `every_forward` only the first and the last pass allocate; in the code D13 makes an allocation by the

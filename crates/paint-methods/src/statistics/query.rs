@@ -8,7 +8,8 @@
 //!
 //! `y = x + Uᵀ ((g − 1) ∘ U x)`, `g_i = ((1 + λ̄) / (1 + λ_i))^½`,
 //!
-//! which whitens by the covariance shrunk halfway to the identity, scaled so that the other directions keep their length.
+//! which whitens by the covariance shrunk halfway to the identity, scaled so that the other directions keep their
+//! length.
 
 use std::cell::RefCell;
 
