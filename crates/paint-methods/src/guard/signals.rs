@@ -8,7 +8,7 @@ use crate::Result;
 /// Fewer sure images than this tell nothing.
 const FEW: usize = 5;
 /// How many times sharper than they are predictions count for [`View::variety`].
-const SHARPER: f32 = 4.0;
+const SHARPER: i32 = 4;
 
 /// One model on one batch.
 #[derive(Debug, Clone)]
@@ -35,7 +35,6 @@ impl View {
             p.chunks_exact(c).map(|row| largest(row.iter().copied())).collect();
         let mut counts = vec![0_usize; c];
         predicted.iter().for_each(|class| counts[*class] += 1);
-        let sharper = logits.scale(SHARPER)?.softmax()?.to_vec()?;
         let at = |(row, class): (&[f32], &usize)| f64::from(row[*class]);
         let logits = logits.to_vec()?;
         let spread = |row: &[f32]| -> f64 {
@@ -49,8 +48,8 @@ impl View {
             confidence: p.chunks_exact(c).zip(&predicted).map(at).collect(),
             predicted,
             top: counts.iter().copied().max().unwrap_or(0) as f64 / b as f64,
-            entropy: entropy_of_mean(&p, c),
-            variety: entropy_of_mean(&sharper, c),
+            entropy: entropy_of_mean(&p, c, 1),
+            variety: entropy_of_mean(&p, c, SHARPER),
         })
     }
 
@@ -98,12 +97,15 @@ impl View {
     }
 }
 
-/// In nats, of the mean of rows of `c` probabilities.
-fn entropy_of_mean(rows: &[f32], c: usize) -> f64 {
-    let b = (rows.len() / c.max(1)).max(1) as f64;
+/// In nats, of the mean of rows of `c` probabilities so many times `sharper`: `softmax(k z)` is `softmax(z)` to the
+/// power `k`, made to sum to 1.
+fn entropy_of_mean(p: &[f32], c: usize, sharper: i32) -> f64 {
+    let b = (p.len() / c.max(1)).max(1) as f64;
     let mut mean = vec![0.0; c];
-    for row in rows.chunks_exact(c) {
-        mean.iter_mut().zip(row).for_each(|(mean, p)| *mean += f64::from(*p) / b);
+    for row in p.chunks_exact(c) {
+        let powers = row.iter().map(|p| f64::from(*p).powi(sharper));
+        let sum: f64 = powers.clone().sum();
+        mean.iter_mut().zip(powers).for_each(|(mean, p)| *mean += p / (b * sum));
     }
     mean.iter().filter(|m| **m > 0.0).map(|m| -m * m.ln()).sum()
 }
