@@ -78,6 +78,10 @@ impl Preset {
     pub(crate) fn is_cifar(self) -> bool {
         matches!(self, Self::VitCifar10 | Self::CnnCifar10)
     }
+
+    pub(crate) fn is_cnn(self) -> bool {
+        matches!(self, Self::CnnImagenet | Self::CnnCifar10)
+    }
 }
 
 /// A transformer's rate, published for batches of 64, at batches of 50: SAR's authors and those who followed them make

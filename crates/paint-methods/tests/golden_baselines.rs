@@ -189,10 +189,11 @@ fn check_state(name: &str, method: &dyn Method, source: &Fixture, run: &Fixture)
 }
 
 #[test]
-fn source_and_bn_adapt_match_pytorch() {
+fn methods_of_batch_norms_match_pytorch() {
     five_cnn_steps("source");
     five_cnn_steps("bn_adapt");
     five_cnn_steps("bn_adapt_mixed");
+    five_cnn_steps("keel");
 }
 
 #[test]

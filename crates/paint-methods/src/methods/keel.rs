@@ -64,9 +64,11 @@
 //! between a seventh and two fifths of what the statistics are. There is nothing to learn from then, whatever `form`
 //! says.
 //!
-//! 14. On a convolutional network: batch norms with `(n_0 μ_s + n m + B m_B) / (n_0 + n + B)`, variances alike, which
-//!     is `bn_adapt` for `n_0 = n = 0`. No other source statistics are needed, and both forms are the same. Without
-//!     batch norms it is `source`.
+//! 14. On a convolutional network: batch norms with `(n_0 μ_s + e m) / (n_0 + e)`, variances alike. `m` is the running
+//!     mean of the last `n` images, the batch included, `n ≤ M`, and `e = W n/M` with `W = 50`. `M` is `W` while
+//!     classes are mixed, so that a batch of 50 stands for itself, and `memory` where they come in runs (9). No other
+//!     source statistics are needed, and both forms are the same. A probe starts with `n = 0`. Without batch norms it
+//!     is `source`.
 //!
 //! # Where the constants come from
 //! All were chosen on four corruptions that no benchmark here uses (speckle noise, Gaussian blur, spatter, saturate)
@@ -102,7 +104,7 @@ use crate::statistics::SourceStatistics;
 use crate::stream::prior::{self, Correlation};
 use crate::{Error, Result, images};
 use align::{Found, Mode, Reach, Reference};
-use batch_norm::Running;
+use batch_norm::{Running, Span};
 pub use config::Config;
 use config::{AUTO, FormKind, NONE};
 use gradient::Gradient;
@@ -199,20 +201,30 @@ impl Keel {
         self.config.prior && (self.correlation.holds() || self.correlation.is_concentrated())
     }
 
+    /// Whether classes are known to be mixed.
+    fn is_mixed(&self) -> bool {
+        !self.config.prior || self.correlation.is_known() && !self.in_runs()
+    }
+
     /// How far tokens are aligned.
     fn reach(&self) -> Reach {
-        let is_known = self.correlation.is_known();
-        if !self.config.prior || is_known && !self.in_runs() {
+        if self.is_mixed() {
             return Reach::Full;
         }
-        let classes = if is_known { self.correlation.effective_classes() } else { 1.0 };
+        let classes =
+            if self.correlation.is_known() { self.correlation.effective_classes() } else { 1.0 };
         Reach::Patches { draws: classes / CLASS_SHARE }
+    }
+
+    /// The images that statistics of batch norms go back to.
+    fn span(&self) -> Span {
+        Span::new(&self.config, self.is_mixed())
     }
 
     /// Predicts a batch and learns from it; weights only where `tunes`.
     fn adapt(&mut self, images: &Tensor, tunes: bool) -> Result<Step> {
         let correlated = self.in_runs();
-        let reach = self.reach();
+        let (reach, span) = (self.reach(), self.span());
         let (model, classes) = (&mut *self.model.0, self.classes.as_deref());
         let mut scalars = Vec::new();
         let logits = match &mut self.form {
@@ -237,7 +249,9 @@ impl Keel {
             }
             Form::Logits(recentre) => recentre.step(plain(model, images, classes)?, correlated)?,
             Form::BatchNorms(running) if running.is_empty() => plain(model, images, classes)?,
-            Form::BatchNorms(running) => running.step(model, &self.config, (images, classes))?,
+            Form::BatchNorms(running) => {
+                running.step(model, (&self.config, span), (images, classes))?
+            }
         };
         if let Some(&value) = logits.to_vec()?.iter().find(|z| !z.is_finite()) {
             return Err(Error::Diverged { what: "a logit", value, step: self.step });
@@ -311,8 +325,10 @@ impl Method for Keel {
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
         images::check(images, self.model.0.spec())?;
         let mut other = self.clone();
-        if let Form::Tokens { memory, .. } = &mut other.form {
-            memory.leave();
+        match &mut other.form {
+            Form::Tokens { memory, .. } => memory.leave(),
+            Form::BatchNorms(running) => running.leave(),
+            Form::Logits(_) => {}
         }
         Ok(other.adapt(&images.detach(), false)?.logits)
     }
@@ -325,7 +341,7 @@ impl Method for Keel {
                 gradient.iter_mut().for_each(|gradient| gradient.reset());
             }
             Form::Logits(recentre) => recentre.reset(),
-            Form::BatchNorms(running) => running.reset(&mut *self.model.0, &self.config)?,
+            Form::BatchNorms(running) => running.reset(&mut *self.model.0)?,
         }
         Ok(())
     }
@@ -353,7 +369,7 @@ impl Method for Keel {
         next.step = state.counter("step")?;
         next.correlation =
             Correlation::load(&state.part("correlation"), next.correlation.classes())?;
-        let part = state.part("form");
+        let (part, span) = (state.part("form"), next.span());
         match &mut next.form {
             Form::Tokens { reference, memory, gradient } => {
                 *memory = Memory::load(&part, &reference.statistics, next.config.capacity)?;
@@ -362,7 +378,9 @@ impl Method for Keel {
                 }
             }
             Form::Logits(recentre) => recentre.load(&part)?,
-            Form::BatchNorms(running) => running.load(&part, &mut *next.model.0, &next.config)?,
+            Form::BatchNorms(running) => {
+                running.load(&part, &mut *next.model.0, (&next.config, span))?
+            }
         }
         *self = next;
         Ok(())

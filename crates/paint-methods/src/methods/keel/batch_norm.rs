@@ -9,6 +9,10 @@ use paint_tensor::Tensor;
 use super::config::Config;
 use crate::{Error, Result};
 
+/// `W`: as many images of the stream count, at most. More, or a whole domain's, were worth no more on held-out
+/// corruptions, and are slower to follow a change.
+const DRAWS: u64 = 50;
+
 /// The statistics of batch norms, of training and of the stream.
 #[derive(Clone, Default)]
 pub(super) struct Running {
@@ -16,8 +20,25 @@ pub(super) struct Running {
     source: BTreeMap<String, Tensor>,
     /// Of the stream, by name; empty before the first batch.
     stream: BTreeMap<String, Tensor>,
-    /// The images that those of the stream come from, bounded.
+    /// `n`, the images that those of the stream come from.
     images: u64,
+}
+
+/// The images that statistics of the stream go back to (Eq. 14).
+#[derive(Clone, Copy)]
+pub(super) struct Span(u64);
+
+impl Span {
+    /// Few where classes are mixed. Where they come in runs, or nobody knows, enough to meet several of them.
+    pub(super) fn new(config: &Config, is_mixed: bool) -> Self {
+        Self(if is_mixed { DRAWS } else { config.memory.max(DRAWS) })
+    }
+
+    /// The share of the statistics of the stream, those of `n` images, beside those of training.
+    fn share(self, n: u64, config: &Config) -> f32 {
+        let counted = DRAWS as f32 * n.min(self.0) as f32 / self.0 as f32;
+        counted / (config.source_images as f32 + counted).max(f32::MIN_POSITIVE)
+    }
 }
 
 impl Running {
@@ -29,53 +50,58 @@ impl Running {
     pub(super) fn step(
         &mut self,
         model: &mut dyn Backbone,
-        config: &Config,
+        (config, span): (&Config, Span),
         (images, classes): (&Tensor, Option<&[usize]>),
     ) -> Result<Tensor> {
         let b = images.shape()[0] as u64;
-        self.images = self.images.min(config.memory);
-        let known = config.source_images + self.images;
-        model.set_batch_norm(BnMode::Mixed { batch: b as f32 / (known + b) as f32 });
+        self.images = self.images.min(span.0.saturating_sub(b));
+        let n = self.images + b;
+        let share = span.share(n, config);
+        let (rho, before) = (b as f32 / n as f32, share * self.images as f32 / n as f32);
+        let batch = share * rho;
+        self.set(model, if before > 0.0 { before / (1.0 - batch) } else { 0.0 })?;
+        model.set_batch_norm(BnMode::Mixed { batch });
         let request = Request { classes, statistics: Statistics::Keep, ..Request::default() };
         let done = model.forward(images, &request);
         model.set_batch_norm(BnMode::Running);
         let features = done?;
-        let rho = b as f32 / (self.images + b) as f32;
         for (name, moments) in features.statistics {
             for (what, new) in [("running_mean", moments.mean), ("running_var", moments.variance)] {
                 let at = format!("{name}.{what}");
-                let next =
-                    self.stream.get(&at).map_or(Ok(new.clone()), |old| old.lerp(&new, rho))?;
+                let old = self.stream.get(&at).filter(|_| rho < 1.0);
+                let next = old.map_or(Ok(new.clone()), |old| old.lerp(&new, rho))?;
                 self.stream.insert(at, next);
             }
         }
-        self.images += b;
-        self.set(model, config)?;
+        self.images = n;
+        self.set(model, share)?;
         Ok(features.logits)
     }
 
-    /// Gives the network its mix.
-    fn set(&self, model: &mut dyn Backbone, config: &Config) -> Result<()> {
-        let share = self.images as f32 / (config.source_images + self.images).max(1) as f32;
+    /// Gives the network the statistics of training with a share of the stream's.
+    fn set(&self, model: &mut dyn Backbone, share: f32) -> Result<()> {
         if self.source.is_empty() {
             return Ok(());
         }
         let mix = |(name, source): (&String, &Tensor)| -> Result<(String, Tensor)> {
-            let mixed = self
-                .stream
-                .get(name)
-                .map_or(Ok(source.clone()), |stream| source.lerp(stream, share))?;
+            let stream = self.stream.get(name).filter(|_| share > 0.0);
+            let mixed = stream.map_or(Ok(source.clone()), |stream| source.lerp(stream, share))?;
             Ok((name.clone(), mixed))
         };
         let values = self.source.iter().map(mix).collect::<Result<BTreeMap<_, _>>>()?;
         Ok(model.set_running_statistics(&values)?)
     }
 
-    /// Forgets the stream, and the network follows.
-    pub(super) fn reset(&mut self, model: &mut dyn Backbone, config: &Config) -> Result<()> {
+    /// Forgets the stream: the next images do not follow it.
+    pub(super) fn leave(&mut self) {
         self.stream.clear();
         self.images = 0;
-        self.set(model, config)
+    }
+
+    /// Forgets the stream, and the network follows.
+    pub(super) fn reset(&mut self, model: &mut dyn Backbone) -> Result<()> {
+        self.leave();
+        self.set(model, 0.0)
     }
 
     pub(super) fn save(&self) -> State {
@@ -89,7 +115,7 @@ impl Running {
         &mut self,
         state: &State,
         model: &mut dyn Backbone,
-        config: &Config,
+        (config, span): (&Config, Span),
     ) -> Result<()> {
         for (name, tensor) in &state.tensors {
             let expected = self.source.get(name).map(Tensor::shape);
@@ -104,7 +130,7 @@ impl Running {
         }
         self.stream = state.tensors.clone();
         self.images = state.counter("images")?;
-        self.set(model, config)
+        self.set(model, span.share(self.images, config))
     }
 
     /// Whether there is nothing to mix: the network has no batch norms.

@@ -22,7 +22,8 @@ choice! {
 }
 
 settings! {
-    /// The settings of keel. The presets differ in `form`, `first_block`, `blocks`, `strength` and `lr` alone.
+    /// The settings of keel. The presets differ in `form`, `first_block`, `blocks`, `strength`, `lr` and
+    /// `source_images` alone.
     #[derive(Debug, Clone, PartialEq)]
     pub struct Config {
         /// Where the values that are not given come from.
@@ -44,7 +45,7 @@ settings! {
         #[within(at_least(0.0))]
         #[tuned(logarithmic(3.0, 300.0))]
         pub shrinkage: f64,
-        /// The most images that a domain's statistics remember.
+        /// The most images that a domain's statistics remember; in batch norms, those of classes in runs.
         #[within(at_least(1.0))]
         pub memory: u64,
         /// The most domains; beyond, the nearest two become one.
@@ -107,7 +108,7 @@ impl Config {
             pull: 0.01,
             fewest_images: 16,
             joint: true,
-            source_images: 16,
+            source_images: if preset.is_cnn() { 60 } else { 16 },
         }
     }
 

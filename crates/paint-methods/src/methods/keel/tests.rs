@@ -175,6 +175,31 @@ fn batch_norms_mix_training_and_stream() {
     assert_eq!(bits(&method.predict(&batch).unwrap()), fresh);
 }
 
+/// While classes are mixed the last fifty images count, so that nothing is left of the batch before one of fifty; where
+/// they may come in runs, five hundred do. A probe knows nothing of the stream.
+#[test]
+fn statistics_of_batch_norms_follow_mixed_classes_faster() {
+    let options = BuildOptions::new(&Device::cpu());
+    let net = find("cifar_resnet20").unwrap().build(Weights::Random(Seed(0)), &options).unwrap();
+    let args = BuildArgs::new(&*net, Seed(0));
+    let batch = |seed, size, range| images(seed, size, range, [32, 32]);
+    let (dark, bright, few) =
+        (batch(1, 50, [0.0, 0.4]), batch(2, 50, [0.6, 1.0]), batch(3, 10, [0.6, 1.0]));
+    let after = |prior: bool, first: Option<&Tensor>, next: &Tensor| {
+        let settings = toml::Table::from_iter([("prior".into(), prior.into())]);
+        let mut method = by_name("keel").unwrap().build(&args, &settings).unwrap();
+        first.iter().for_each(|first| drop(method.step(first).unwrap()));
+        let probe = bits(&method.probe(next).unwrap());
+        (bits(&method.step(next).unwrap().logits), probe)
+    };
+    let fresh = after(false, None, &bright);
+    assert_eq!(after(false, Some(&dark), &bright), fresh);
+    let (small, probe) = after(false, Some(&dark), &few);
+    assert!(small != after(false, None, &few).0 && probe == after(false, None, &few).1);
+    // Random weights answer with one class, which is a run.
+    assert_ne!(after(true, Some(&dark), &bright).0, after(true, None, &bright).0);
+}
+
 /// The gradient form, with steps from batches of any size.
 fn learning(model: &Vit, more: &toml::Table) -> Box<dyn Method> {
     let mut settings = toml! { preset = "vit_cifar10" form = "gradient" trained_blocks = 2 };
