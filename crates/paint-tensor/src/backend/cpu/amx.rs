@@ -61,6 +61,17 @@ const fn step_len(parts: usize) -> usize {
     LANES * STEP * parts / 2
 }
 
+/// Brings the 128 bytes from the start of a slice on into the cache.
+pub(super) fn fetch(from: &[f32]) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    let at = from.as_ptr().cast::<i8>();
+    // SAFETY: a prefetch cannot fault.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T0>(at);
+        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64));
+    }
+}
+
 /// Multiplies `steps` steps of a packed left panel with those of a packed right panel into a tile of at most 32 x 32. A
 /// third slice, if there, is fetched into the cache meanwhile.
 pub(super) fn multiply(
@@ -88,14 +99,14 @@ pub(super) fn multiply(
         return run(tile.out.as_mut_ptr(), tile.stride, tile.add);
     }
     let mut whole = [0.0_f32; LANES * LANES];
-    run(whole.as_mut_ptr(), LANES, false);
-    let rows = tile.out.chunks_mut(tile.stride).zip(whole.chunks_exact(LANES)).take(tile.rows);
-    for (row, whole) in rows {
-        let row = &mut row[..tile.cols];
-        if tile.add {
-            row.iter_mut().zip(whole).for_each(|(out, value)| *out += value);
-        } else {
-            row.copy_from_slice(&whole[..tile.cols]);
+    let rows = || (0..tile.rows).map(|row| row * tile.stride..row * tile.stride + tile.cols);
+    if tile.add {
+        for (row, whole) in rows().zip(whole.chunks_exact_mut(LANES)) {
+            whole[..tile.cols].copy_from_slice(&tile.out[row]);
         }
+    }
+    run(whole.as_mut_ptr(), LANES, tile.add);
+    for (row, whole) in rows().zip(whole.chunks_exact(LANES)) {
+        tile.out[row].copy_from_slice(&whole[..tile.cols]);
     }
 }

@@ -2,8 +2,11 @@
 //! `log Σ exp` of each row is kept for the backward pass, which computes the scores again. The forward pass of a few
 //! images has a task for every head and half of its rows, because one image is what a server is asked for.
 
+#![expect(unsafe_code, reason = "tasks write the columns of their heads")]
+
 use rayon::prelude::*;
 
+use super::columns::Columns;
 use super::gemm::{Operand, Size, serial};
 use super::kernel::Kernel;
 use super::math;
@@ -123,22 +126,21 @@ impl Problem<'_> {
     fn shared(&self, image: usize, out: &mut [f32], lse: &mut [f32]) {
         let (m, n, d, h) = (self.q.len, self.k.len, self.width(), self.head_dim);
         let rows = (m / 2).next_multiple_of(PANEL).max(PANEL);
-        let mut heads = Block::take(m * d);
-        let heads = heads.as_mut_slice();
-        let of_heads = heads.par_chunks_mut(m * h).zip(lse.par_chunks_mut(m)).enumerate();
-        of_heads.for_each(|(head, (out, lse))| {
-            let parts = out.par_chunks_mut(rows * h).zip(lse.par_chunks_mut(rows)).enumerate();
-            parts.for_each(|(part, (out, lse))| {
-                let mut scores = Block::take(lse.len() * n);
-                let scores = scores.as_mut_slice();
-                self.attend((image, head), part * rows, scores, (out, h), lse);
+        let out = Columns::new(out, d);
+        let of_heads = lse.par_chunks_mut(m).enumerate();
+        of_heads.for_each(|(head, lse)| {
+            let parts = lse.par_chunks_mut(rows).enumerate();
+            parts.for_each(|(part, lse)| {
+                let mut scratch = Block::take(lse.len() * (n + h));
+                let (scores, attended) = scratch.as_mut_slice().split_at_mut(lse.len() * n);
+                self.attend((image, head), part * rows, scores, (attended, h), lse);
+                for (row, attended) in (part * rows..).zip(attended.chunks_exact(h)) {
+                    // SAFETY: no other task has these rows of this head.
+                    let out = unsafe { out.part(row, head * h..(head + 1) * h) };
+                    out.copy_from_slice(attended);
+                }
             });
         });
-        for (head, rows) in heads.chunks_exact(m * h).enumerate() {
-            for (out, row) in out.chunks_exact_mut(d).zip(rows.chunks_exact(h)) {
-                out[head * h..(head + 1) * h].copy_from_slice(row);
-            }
-        }
     }
 
     /// `dq [B, M, D]` and `dkv [B, N, 2D]`, given the output, `lse` and the gradient of the output.
@@ -204,10 +206,14 @@ impl Problem<'_> {
 pub(super) fn softmax_rows(scores: &mut [f32], lse: &mut [f32], n: usize, scale: f32) {
     for (row, lse) in scores.chunks_exact_mut(n).zip(lse) {
         let top = math::max(row) * scale;
-        row.iter_mut().for_each(|s| *s = math::exp(*s * scale - top));
+        for s in &mut *row {
+            *s = math::exp(*s * scale - top);
+        }
         let total = math::sum(row);
         let factor = 1.0 / total;
-        row.iter_mut().for_each(|s| *s *= factor);
+        for s in row {
+            *s *= factor;
+        }
         *lse = top + total.ln();
     }
 }

@@ -29,25 +29,25 @@ pub(super) struct Part {
 /// Applies `finish` to the complete part of a block of rows.
 pub(super) fn finish_part(finish: Finish, c: &mut [f32], slope: &mut [f32], part: Part) {
     let Part { first, n, rows: [top, bottom], cols: [from, to] } = part;
-    let bias = match finish {
-        Finish::None => return,
-        Finish::Times(_) => None,
-        Finish::Bias(bias) => Some(bias),
-        Finish::Gelu { bias } | Finish::Residual { bias, .. } => bias,
-    };
+    if matches!(finish, Finish::None) {
+        return;
+    }
     // One pass over each row: a second one would wait for the stores of the first.
     vectorized(
         #[inline(always)]
         || {
             for (row, i) in c[top * n..bottom * n].chunks_exact_mut(n).zip(top..) {
-                let (here, there) = (i * n, (first + i) * n);
+                let slope = if slope.is_empty() { &mut [] } else { &mut slope[i * n..][..n] };
                 for start in (from..to).step_by(NR) {
-                    let at = [start, here, there];
-                    if start + NR <= to {
+                    let end = to.min(start + NR);
+                    let out = &mut row[start..end];
+                    let rise = if slope.is_empty() { &mut [] } else { &mut slope[start..end] };
+                    let at = [first + i, n, start];
+                    if out.len() == NR {
                         // A copy of a length that the compiler knows is two registers.
-                        span(finish, bias, row, slope, at, NR);
+                        span(finish, padded(out), &mut out[..NR], rise, at);
                     } else {
-                        span(finish, bias, row, slope, at, to - start);
+                        span(finish, padded(out), out, rise, at);
                     }
                 }
             }
@@ -55,46 +55,65 @@ pub(super) fn finish_part(finish: Finish, c: &mut [f32], slope: &mut [f32], part
     );
 }
 
-/// `len` columns of one row from `start` on; the row begins at `here` in `slope` and at `there` in whole matrices.
+/// Writes the sums `y` of one row, finished, to `out`, and the derivative to `slope` unless that is empty. `at` is the
+/// row, its length and the first of the columns.
 ///
-/// Everything is copied into arrays first: of those the compiler knows that none overlaps another.
+/// Everything is copied into arrays first: of those the compiler knows that none overlaps another. And loops are no
+/// closures, which it would compile apart, for any CPU.
 #[inline(always)]
-fn span(
+pub(super) fn span(
     finish: Finish,
-    bias: Option<&[f32]>,
+    y: [f32; NR],
     row: &mut [f32],
     slope: &mut [f32],
-    [start, here, there]: [usize; 3],
-    len: usize,
+    [i, n, start]: [usize; 3],
 ) {
-    let row = &mut row[start..][..len];
-    let (y, mut out) = (padded(row), [0.0; NR]);
+    let len = row.len();
+    let bias = match finish {
+        Finish::None | Finish::Times(_) => None,
+        Finish::Bias(bias) => Some(bias),
+        Finish::Gelu { bias } | Finish::Residual { bias, .. } => bias,
+    };
+    let mut out = [0.0; NR];
     let b = bias.map_or([0.0; NR], |bias| padded(&bias[start..][..len]));
     match finish {
         Finish::Gelu { .. } if slope.is_empty() => {
-            (0..NR).for_each(|i| out[i] = math::gelu(y[i] + b[i]).0);
+            for i in 0..NR {
+                out[i] = math::gelu(y[i] + b[i]).0;
+            }
         }
         Finish::Gelu { .. } => {
             let mut rise = [0.0; NR];
-            (0..NR).for_each(|i| (out[i], rise[i]) = math::gelu(y[i] + b[i]));
-            slope[here + start..][..len].copy_from_slice(&rise[..len]);
+            for i in 0..NR {
+                (out[i], rise[i]) = math::gelu(y[i] + b[i]);
+            }
+            slope[..len].copy_from_slice(&rise[..len]);
         }
         Finish::Times(factors) => {
-            let factors = padded(&factors[there + start..][..len]);
-            (0..NR).for_each(|i| out[i] = y[i] * factors[i]);
+            let factors = padded(&factors[i * n + start..][..len]);
+            for i in 0..NR {
+                out[i] = y[i] * factors[i];
+            }
         }
         Finish::Residual { residual, .. } => {
-            let residual = padded(&residual[there + start..][..len]);
-            (0..NR).for_each(|i| out[i] = y[i] + b[i] + residual[i]);
+            let residual = padded(&residual[i * n + start..][..len]);
+            for i in 0..NR {
+                out[i] = y[i] + b[i] + residual[i];
+            }
         }
-        Finish::Bias(_) | Finish::None => (0..NR).for_each(|i| out[i] = y[i] + b[i]),
+        Finish::Bias(_) => {
+            for i in 0..NR {
+                out[i] = y[i] + b[i];
+            }
+        }
+        Finish::None => out = y,
     }
     row.copy_from_slice(&out[..len]);
 }
 
 /// Up to `NR` values, and zeros.
 #[inline(always)]
-fn padded(values: &[f32]) -> [f32; NR] {
+pub(super) fn padded(values: &[f32]) -> [f32; NR] {
     let mut all = [0.0; NR];
     all[..values.len()].copy_from_slice(values);
     all

@@ -12,7 +12,7 @@ use super::kernel::Kernel;
 use super::packs::Packs;
 use super::panels::Panels;
 #[cfg(target_arch = "x86_64")]
-use super::{amx, avx512};
+use super::{amx, avx512, few};
 
 /// Columns of a panel, and of one pass of the store.
 pub(super) const NR: usize = 32;
@@ -81,6 +81,12 @@ pub(super) fn parallel(
     let Size { m, n, .. } = size;
     if m == 0 || n == 0 {
         return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Kernel::Amx(split) = kernel
+        && few::suits(size)
+    {
+        return few::multiply(split, size, (a, b), finish, c, slope);
     }
     let rows = kernel.task_rows(m);
     let packed = Panels::new(kernel, size, b, true);
@@ -214,8 +220,11 @@ mod tests {
 
     /// Sizes that meet the special cases of the kernels: one row, few rows, a last block of one row, small squares, one
     /// column, a shallow depth.
-    const SIZES: [(usize, usize, usize); 12] = [
+    const SIZES: [(usize, usize, usize); 14] = [
         (400, 96, 300),
+        // Several blocks of depths.
+        (400, 70, 900),
+        (33, 130, 1300),
         (1, 96, 300),
         (2, 64, 64),
         (5, 40, 70),
@@ -228,6 +237,24 @@ mod tests {
         (99, 40, 1),
         (113, 70, 2),
     ];
+
+    #[test]
+    fn a_weight_that_stays_packed_gives_the_same_bits() {
+        let (m, n, k) = (70, 130, 900);
+        let (a, b) = (values(m * k, 1), values(n * k, 2));
+        for kernel in kernels() {
+            let packs = Packs::default();
+            let right = Operand { packs: Some(&packs), ..Operand::new(&b, 1, k) };
+            let run = || {
+                let mut c = vec![f32::NAN; m * n];
+                let operands = (Operand::new(&a, k, 1), right);
+                parallel(kernel, Size { m, n, k }, operands, Finish::None, &mut c, &mut []);
+                c
+            };
+            let first = run();
+            assert!((0..3).all(|_| run() == first), "{kernel:?}");
+        }
+    }
 
     #[test]
     fn the_number_of_threads_does_not_change_a_bit() {

@@ -6,11 +6,14 @@ mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod channelwise;
+mod columns;
 mod compose;
 mod conv;
 mod depthwise;
 mod distort;
 mod elementwise;
+#[cfg(target_arch = "x86_64")]
+mod few;
 mod finish;
 mod gemm;
 mod kernel;

@@ -30,12 +30,12 @@ pub(super) enum Panels<'a> {
 #[cfg(target_arch = "x86_64")]
 impl<'a> Operand<'a> {
     /// Rows as lanes: the left operand.
-    fn row_lanes(self) -> Lanes<'a> {
+    pub(super) fn row_lanes(self) -> Lanes<'a> {
         Lanes { data: self.data, lane_step: self.row, depth_step: self.col }
     }
 
     /// Columns as lanes: the right operand.
-    fn column_lanes(self) -> Lanes<'a> {
+    pub(super) fn column_lanes(self) -> Lanes<'a> {
         Lanes { data: self.data, lane_step: self.col, depth_step: self.row }
     }
 }
@@ -43,20 +43,17 @@ impl<'a> Operand<'a> {
 impl<'a> Panels<'a> {
     /// Packs `b`, on all threads if asked to.
     pub(super) fn new(kernel: Kernel, size: Size, b: Operand<'a>, threads: bool) -> Self {
-        #[cfg(target_arch = "x86_64")]
-        let packed = |pack: &dyn Fn() -> Block| match b.packs {
-            Some(packs) => packs.get(Form::new(kernel, size, b), pack),
-            None => Arc::new(pack()),
-        };
         match kernel {
             Kernel::Portable => Self::Plain(b),
             #[cfg(target_arch = "x86_64")]
             Kernel::Amx(split) => {
-                Self::Amx(split, packed(&|| pack_amx(split, size, b.column_lanes(), threads)))
+                Self::Amx(split, Arc::new(pack_amx(split, size, b.column_lanes(), threads)))
             }
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => {
-                Self::Avx512(packed(&|| pack_avx512(size, b.column_lanes(), threads)))
+                let pack = || pack_avx512(size, b.column_lanes(), threads);
+                let len = size.n.div_ceil(NR) * size.k * NR;
+                Self::Avx512(kept(kernel, size, b, len, &pack).unwrap_or_else(|| Arc::new(pack())))
             }
         }
     }
@@ -112,6 +109,24 @@ fn pack_amx(split: amx::Split, Size { n, k, .. }: Size, b: Lanes, threads: bool)
         let lanes = [first, (n - first).min(amx::LANES)];
         amx::pack(split, amx::Side::Right, b, lanes, [0, k], out);
     })
+}
+
+/// The packed form of a right operand that is kept, if there is one.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn kept_amx(split: amx::Split, size: Size, b: Operand) -> Option<Arc<Block>> {
+    let len = size.n.div_ceil(amx::LANES) * size.k.div_ceil(amx::STEP) * split.step_len();
+    kept(Kernel::Amx(split), size, b, len, &|| pack_amx(split, size, b.column_lanes(), true))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn kept(
+    kernel: Kernel,
+    size: Size,
+    b: Operand,
+    len: usize,
+    pack: &dyn Fn() -> Block,
+) -> Option<Arc<Block>> {
+    b.packs?.get(Form::new(kernel, size, b), len.max(1), pack)
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -6,6 +6,9 @@ use rayon::prelude::*;
 /// not depend on that of threads, so that a reduction over tasks has one order.
 pub(super) const GRAIN: usize = 1 << 14;
 
+/// Elements of two outputs that the calling thread writes alone: waking another one takes as long.
+const ALONE: usize = 1 << 16;
+
 /// Runs `f` compiled for the best instruction set found at run time. `f` should be `#[inline(always)]`.
 #[inline]
 pub(super) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
@@ -39,12 +42,12 @@ pub(super) fn for_rows2(
     f: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
 ) {
     let rows = rows_per_task(width_a.max(width_b));
-    if a.len() <= rows * width_a {
-        if !a.is_empty() {
-            f(0, a, b);
-        }
-        return;
+    let (len_a, len_b) = (rows * width_a, rows * width_b);
+    if a.len().max(b.len()) > ALONE {
+        let chunks = a.par_chunks_mut(len_a).zip(b.par_chunks_mut(len_b));
+        chunks.enumerate().for_each(|(task, (a, b))| f(task * rows, a, b));
+    } else if !a.is_empty() {
+        let chunks = a.chunks_mut(len_a).zip(b.chunks_mut(len_b));
+        chunks.enumerate().for_each(|(task, (a, b))| f(task * rows, a, b));
     }
-    let chunks = a.par_chunks_mut(rows * width_a).zip(b.par_chunks_mut(rows * width_b));
-    chunks.enumerate().for_each(|(task, (a, b))| f(task * rows, a, b));
 }

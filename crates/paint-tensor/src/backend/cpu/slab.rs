@@ -9,6 +9,10 @@ use super::packs::Packs;
 /// 64 bytes: one cache line, one AVX-512 register.
 const ALIGN: usize = 16;
 
+/// Floats, 8 MiB, that may lie idle beside the most that was ever lent out: the blocks of one image's prediction, which
+/// would else be freed and allocated again for every operation.
+const SPARE: usize = 2 << 20;
+
 /// A cache-line aligned block that returns to the pool when the last user drops it.
 pub(super) struct Block {
     memory: Vec<f32>,
@@ -100,10 +104,10 @@ impl Pool {
         memory
     }
 
-    /// Frees idle blocks, smallest first, while a new block would lift the total above the peak of what was lent out:
-    /// idle memory never makes a process larger than its busiest moment did.
+    /// Frees idle blocks, smallest first, while a new block would lift the total above the peak of what was lent out,
+    /// and a little more: idle memory hardly makes a process larger than its busiest moment did.
     fn make_room(&mut self, class: usize) {
-        let target = self.peak.max(self.lent + class);
+        let target = self.peak.max(self.lent + class) + SPARE;
         while self.lent + self.idle + class > target {
             let Some((&capacity, _)) = self.free.first_key_value() else { return };
             drop(self.remove(capacity));
@@ -169,13 +173,14 @@ mod tests {
         let mut pool = Pool { free: BTreeMap::new(), idle: 0, lent: 0, peak: 0 };
         let mut largest = 0;
         for round in 0..2000_usize {
-            let sizes = [1 + (round * 7919) % 50_000, 1 + (round * 104_729) % 50_000, 100_000];
+            let sizes = [1 + (round * 7919) % 50_000, 1 + (round * 104_729) % 50_000, 100_000]
+                .map(|len| 100 * len);
             let lent: Vec<_> = sizes.iter().map(|&size| pool.take(size)).collect();
             lent.into_iter().for_each(|memory| pool.give(memory));
             largest = largest.max(pool.idle + pool.lent);
         }
-        assert!(largest <= pool.peak, "{largest} above the peak {}", pool.peak);
-        assert!(pool.peak < 260_000, "{}", pool.peak);
+        assert!(largest <= pool.peak + SPARE, "{largest} above the peak {}", pool.peak);
+        assert!(pool.peak < 26_000_000, "{}", pool.peak);
     }
 
     #[test]
