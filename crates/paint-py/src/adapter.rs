@@ -59,9 +59,11 @@ impl Adapter {
     fn predict<'py>(&self, py: Python<'py>, images: &Bound<'py, PyAny>) -> PyResult<Logits<'py>> {
         let given = Given::read(images)?;
         let (rows, logits) = py.detach(|| {
-            let adapter = self.lock()?;
+            let mut adapter = self.lock()?;
             let images = given.fitted(&adapter).map_err(raised)?;
-            let logits = adapter.logits(&images).map_err(raised)?;
+            // The lock stays with this thread, and the adapter, which only one thread may have, goes along.
+            let (adapter, images) = (&mut *adapter, &images);
+            let logits = images.device().run(move || adapter.logits(images)).map_err(raised)?;
             PyResult::Ok((images.shape()[0], logits))
         })?;
         matrix(py, rows, logits)

@@ -172,12 +172,13 @@ impl Session {
     /// The same; `name` says in an error what an image is called.
     fn step_named(&mut self, images: &Tensor, name: impl Fn(usize) -> String) -> Result<Adapted> {
         let begun = Instant::now();
-        let step = if self.learns {
-            fit::step(&mut *self.method, images)?
-        } else {
-            let logits = self.method.predict(images)?;
-            Step { logits, scalars: Vec::new(), prompt: None }
-        };
+        let (method, learns) = (&mut *self.method, self.learns);
+        let step = images.device().run(|| -> Result<_> {
+            if learns {
+                return fit::step(method, images);
+            }
+            Ok(Step { logits: method.predict(images)?, scalars: Vec::new(), prompt: None })
+        })?;
         let predictions = predictions(&step.logits, name);
         let ms = begun.elapsed().as_secs_f64() * 1e3;
         self.is_broken |= predictions.is_err();

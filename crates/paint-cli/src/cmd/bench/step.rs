@@ -161,19 +161,19 @@ fn time(args: &Args, source: &dyn Backbone, device: &Device) -> Result<()> {
 
     let mut paint = method(source)?;
     let first = Instant::now();
-    paint.adapt(&images)?;
+    device.run(|| paint.adapt(&images))?;
     device.synchronize()?;
     let first_step_ms = first.elapsed().as_secs_f64() * 1e3;
     if device.memory().is_some() {
         // A GPU records the passes of fixed size in the second step.
-        paint.adapt(&images)?;
+        device.run(|| paint.adapt(&images))?;
         device.synchronize()?;
     }
     let cpu_start = process::cpu_seconds();
     let mut times = Vec::with_capacity(repeat);
     for _ in 0..repeat {
         let start = Instant::now();
-        paint.adapt(&images)?;
+        device.run(|| paint.adapt(&images))?;
         device.synchronize()?;
         times.push(start.elapsed().as_secs_f64());
     }

@@ -112,7 +112,7 @@ impl Problem<'_> {
             return;
         }
         let images = out.par_chunks_mut(m * d).zip(lse.par_chunks_mut(self.heads * m)).enumerate();
-        images.for_each(|(image, (out, lse))| {
+        images.with_max_len(1).for_each(|(image, (out, lse))| {
             let mut scores = Block::take(m * n);
             let scores = scores.as_mut_slice();
             for (head, lse) in lse.chunks_exact_mut(m).enumerate() {
@@ -152,7 +152,7 @@ impl Problem<'_> {
     ) {
         let (m, n, d, h) = (self.q.len, self.k.len, self.width(), self.head_dim);
         let images = dq.par_chunks_mut(m * d).zip(dkv.par_chunks_mut(n * 2 * d)).enumerate();
-        images.for_each(|(image, (dq, dkv))| {
+        images.with_max_len(1).for_each(|(image, (dq, dkv))| {
             let mut scratch = Block::take(2 * m * n);
             let (p, ds) = scratch.as_mut_slice().split_at_mut(m * n);
             for head in 0..self.heads {

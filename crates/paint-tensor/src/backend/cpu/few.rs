@@ -40,8 +40,8 @@ struct Product<'a> {
     finish: Finish<'a>,
     out: Columns<'a>,
     slope: Option<Columns<'a>>,
-    /// Panels of columns that a task has taken.
-    taken: AtomicUsize,
+    /// How many panels of each share of the columns are taken.
+    taken: Vec<AtomicUsize>,
 }
 
 /// `C = finish(A B)`; `slope` as in [`super::gemm::parallel`].
@@ -54,6 +54,7 @@ pub(super) fn multiply(
     slope: &mut [f32],
 ) {
     let Size { m, n, k } = size;
+    let tasks = if m * n * k < SMALL { 1 } else { rayon::current_num_threads() };
     let mut left = Block::take(m.div_ceil(LANES) * k.div_ceil(STEP) * split.step_len());
     let product = Product {
         split,
@@ -64,16 +65,12 @@ pub(super) fn multiply(
         finish,
         out: Columns::new(c, n),
         slope: (!slope.is_empty()).then(|| Columns::new(slope, n)),
-        taken: AtomicUsize::new(0),
+        taken: (0..tasks).map(|_| AtomicUsize::new(0)).collect(),
     };
-    let tasks = if m * n * k < SMALL { 1 } else { rayon::current_num_threads() };
-    let panels = n.div_ceil(LANES);
-    // A left operand that does not stay in the cache is read again for every part.
-    let width = if product.block_steps() * STEP >= k { 1 } else { panels.div_ceil(tasks) };
     if tasks == 1 {
-        product.work(width);
+        product.work(0);
     } else {
-        (0..tasks).into_par_iter().with_max_len(1).for_each(|_| product.work(width));
+        (0..tasks).into_par_iter().with_max_len(1).for_each(|task| product.work(task));
     }
 }
 
@@ -88,14 +85,22 @@ impl Product<'_> {
         (LEFT / step).clamp(1, self.size.k.div_ceil(STEP).max(1))
     }
 
-    /// Takes `width` panels of columns after the other until none is left.
-    fn work(&self, width: usize) {
+    /// Takes the panels of one share, side by side so that each is fetched ahead, and then what others have left.
+    fn work(&self, task: usize) {
         let panels = self.size.n.div_ceil(LANES);
-        let take = || self.taken.fetch_add(width, Ordering::Relaxed);
-        let mut first = take();
-        while first < panels {
-            self.columns(first..panels.min(first + width));
-            first = take();
+        let share = panels.div_ceil(self.taken.len());
+        // A left operand that does not stay in the cache is read again for every part.
+        let is_whole = self.block_steps() * STEP < self.size.k;
+        let width = if is_whole { share } else { 1 };
+        for share_of in (task..).take(self.taken.len()).map(|of| of % self.taken.len()) {
+            let end = panels.min((share_of + 1) * share);
+            let take =
+                || share_of * share + self.taken[share_of].fetch_add(width, Ordering::Relaxed);
+            let mut first = take();
+            while first < end {
+                self.columns(first..end.min(first + width));
+                first = take();
+            }
         }
     }
 

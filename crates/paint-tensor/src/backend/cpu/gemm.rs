@@ -21,9 +21,9 @@ pub(super) const NR: usize = 32;
 const PORTABLE_THREADS: usize = 4;
 
 impl Kernel {
-    /// Rows of one task: whole panels, enough tasks to keep every thread busy to the end, and no more rows than the
-    /// second-level cache holds in packed form.
-    fn task_rows(self, m: usize) -> usize {
+    /// The rows of each task: whole panels, as many for one task as for another, enough tasks to keep every thread busy
+    /// to the end, and no more rows than the second-level cache holds in packed form.
+    fn task_rows(self, m: usize) -> Vec<usize> {
         let threads = rayon::current_num_threads();
         let (panel, most, threads) = match self {
             #[cfg(target_arch = "x86_64")]
@@ -32,8 +32,10 @@ impl Kernel {
             Self::Avx512 => (avx512::MR, 112, threads),
             Self::Portable => (14, 112, PORTABLE_THREADS),
         };
-        let tasks = m.div_ceil(most).next_multiple_of(threads).max(4 * threads);
-        m.div_ceil(tasks).next_multiple_of(panel).min(most)
+        let panels = m.div_ceil(panel);
+        let tasks = m.div_ceil(most).max(4 * threads).next_multiple_of(threads).min(panels);
+        let first = |task: usize| m.min(task * panels / tasks * panel);
+        (0..tasks).map(|task| first(task + 1) - first(task)).collect()
     }
 }
 
@@ -88,22 +90,21 @@ pub(super) fn parallel(
     {
         return few::multiply(split, size, (a, b), finish, c, slope);
     }
-    let rows = kernel.task_rows(m);
     let packed = Panels::new(kernel, size, b, true);
-    let width = rows * n;
-    let task = |index: usize, c: &mut [f32], slope: &mut [f32]| {
-        let first = index * rows;
+    let (mut c, mut slope, mut first) = (c, slope, 0);
+    let mut blocks = Vec::new();
+    for rows in kernel.task_rows(m) {
+        let (block, below) = c.split_at_mut(rows * n);
+        let (rise, rest) = slope.split_at_mut(slope.len().min(rows * n));
+        blocks.push((first, block, rise));
+        (c, slope, first) = (below, rest, first + rows);
+    }
+    blocks.into_par_iter().with_max_len(1).for_each(|(first, c, slope)| {
         let block = Size { m: c.len() / n, ..size };
         packed.multiply_rows(block, a.rows_from(first), c, n, |c, [rows, cols]| {
             finish_part(finish, c, slope, Part { first, n, rows, cols });
         });
-    };
-    if slope.is_empty() {
-        c.par_chunks_mut(width).enumerate().for_each(|(index, c)| task(index, c, &mut []));
-    } else {
-        let chunks = c.par_chunks_mut(width).zip(slope.par_chunks_mut(width));
-        chunks.enumerate().for_each(|(index, (c, slope))| task(index, c, slope));
-    }
+    });
 }
 
 /// `C = A B` on the calling thread; rows of `C` are `stride` apart.

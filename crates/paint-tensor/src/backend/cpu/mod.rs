@@ -5,6 +5,7 @@ mod amx;
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub(crate) mod awake;
 mod channelwise;
 mod columns;
 mod compose;

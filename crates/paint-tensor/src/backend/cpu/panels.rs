@@ -94,7 +94,8 @@ fn pack_panels(
     let mut block = Block::take((panels * len).max(1));
     let out = &mut block.as_mut_slice()[..panels * len];
     if len > 0 && threads && out.len() > 1 << 14 {
-        out.par_chunks_exact_mut(len).enumerate().for_each(|(panel, out)| pack(panel, out));
+        let panels = out.par_chunks_exact_mut(len).enumerate().with_max_len(1);
+        panels.for_each(|(panel, out)| pack(panel, out));
     } else if len > 0 {
         out.chunks_exact_mut(len).enumerate().for_each(|(panel, out)| pack(panel, out));
     }

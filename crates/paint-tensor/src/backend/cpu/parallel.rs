@@ -29,7 +29,7 @@ pub(super) fn for_rows(out: &mut [f32], width: usize, f: impl Fn(usize, &mut [f3
 /// Calls `f(task, part)` for consecutive parts of `len` elements of `out`, each a task of its own.
 pub(super) fn for_chunks(out: &mut [f32], len: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     if out.len() > len {
-        out.par_chunks_mut(len).enumerate().for_each(|(task, out)| f(task, out));
+        out.par_chunks_mut(len).enumerate().with_max_len(1).for_each(|(task, out)| f(task, out));
     } else if !out.is_empty() {
         f(0, out);
     }
@@ -45,7 +45,8 @@ pub(super) fn for_rows2(
     let (len_a, len_b) = (rows * width_a, rows * width_b);
     if a.len().max(b.len()) > ALONE {
         let chunks = a.par_chunks_mut(len_a).zip(b.par_chunks_mut(len_b));
-        chunks.enumerate().for_each(|(task, (a, b))| f(task * rows, a, b));
+        let chunks = chunks.enumerate().with_max_len(1);
+        chunks.for_each(|(task, (a, b))| f(task * rows, a, b));
     } else if !a.is_empty() {
         let chunks = a.chunks_mut(len_a).zip(b.chunks_mut(len_b));
         chunks.enumerate().for_each(|(task, (a, b))| f(task * rows, a, b));
