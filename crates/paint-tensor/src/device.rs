@@ -46,8 +46,7 @@ impl Device {
 
     /// Runs `work` where its operations start fastest. On the CPU that is a thread of the current rayon pool, whose other
     /// threads stay awake meanwhile: else every operation would wake them, which takes as long as a small one itself.
-    /// Such a thread may begin another work while it waits for the rest of its own, so `work` must not hold a lock that
-    /// others take.
+    /// While one work has the pool, others run on the threads that call.
     pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         if self.memory().is_some() { work() } else { awake::run(work) }
     }
@@ -94,12 +93,6 @@ mod tests {
     fn an_unknown_device_lists_the_known_ones() {
         let message = Device::from_name("tpu").unwrap_err().to_string();
         assert!(message.contains("tpu") && message.contains("cpu"), "{message}");
-    }
-
-    #[test]
-    fn work_on_the_cpu_runs_on_a_thread_of_the_pool() {
-        assert_eq!(rayon::current_thread_index(), None);
-        assert!(Device::cpu().run(rayon::current_thread_index).is_some());
     }
 
     #[test]

@@ -7,20 +7,29 @@ const MOST: usize = 8;
 /// Looks without success after which a thread lets others have its core.
 const PATIENCE: usize = 256;
 
-/// Ends the watch of the other threads, also where the work panics.
-struct Watch<'a>(&'a AtomicBool);
+/// Whether some work has threads that stay awake for it.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-impl Drop for Watch<'_> {
+/// A flag that changes back when its owner ends, also where that panics.
+struct While<'a>(&'a AtomicBool, bool);
+
+impl Drop for While<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.store(self.1, Ordering::Release);
     }
 }
 
-/// Runs `work` on a thread of the current pool while the others look for its tasks without going to sleep.
+/// Runs `work` on a thread of the current pool while the others look for its tasks without going to sleep. Only one work
+/// at a time is there, because a thread that waits for its tasks may begin whatever else is in the pool: the others stay
+/// on the threads that they came from.
 pub(crate) fn run<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    if IS_TAKEN.swap(true, Ordering::Acquire) {
+        return work();
+    }
+    let _taken = While(&IS_TAKEN, false);
     let is_over = AtomicBool::new(false);
     rayon::scope(|scope| {
-        let _watch = Watch(&is_over);
+        let _over = While(&is_over, true);
         for _ in 1..rayon::current_num_threads().min(MOST) {
             scope.spawn(|_| look_for_tasks(&is_over));
         }
@@ -39,5 +48,25 @@ fn look_for_tasks(is_over: &AtomicBool) {
         } else {
             std::thread::yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing of one work waits for another: the second is not begun by a thread that looks for the first one's tasks.
+    #[test]
+    fn one_work_at_a_time_is_in_the_pool_and_a_panic_lets_the_next_in() {
+        let inner = run(|| {
+            let pool = rayon::current_thread_index();
+            let other = std::thread::scope(|scope| {
+                scope.spawn(|| run(rayon::current_thread_index)).join().unwrap()
+            });
+            (pool, other)
+        });
+        assert!(inner.0.is_some() && inner.1.is_none(), "{inner:?}");
+        assert!(std::panic::catch_unwind(|| run(|| panic!("on purpose"))).is_err());
+        assert!(run(rayon::current_thread_index).is_some());
     }
 }
