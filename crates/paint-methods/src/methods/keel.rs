@@ -379,7 +379,7 @@ impl Method for Keel {
             }
             Form::Logits(recentre) => recentre.load(&part)?,
             Form::BatchNorms(running) => {
-                running.load(&part, &mut *next.model.0, (&next.config, span))?
+                running.load(&part, &mut *next.model.0, (&next.config, span))?;
             }
         }
         *self = next;
