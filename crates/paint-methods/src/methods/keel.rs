@@ -65,8 +65,9 @@
 //! says.
 //!
 //! 14. On a convolutional network: batch norms with `(n_0 μ_s + e m) / (n_0 + e)`, variances alike. `m` is the running
-//!     mean of the last `n` images, the batch included, `n ≤ M`, and `e = W n/M` with `W = 50`. `M` is `W` while
-//!     classes are mixed, so that a batch of 50 stands for itself, and `memory` where they come in runs (9). No other
+//!     mean of the last `n` images, the batch included, at most `M` or the batch, and `e = W min(n, M)/M` with `W = 50`.
+//!     `M` is `W` while classes are mixed, so that a batch of 50 stands for itself, and `memory`, at least `W`, where
+//!     they come in runs (9) or too few have been seen to know. No other
 //!     source statistics are needed, and both forms are the same. A probe starts with `n = 0`. Without batch norms it
 //!     is `source`.
 //!
@@ -257,6 +258,10 @@ impl Keel {
             return Err(Error::Diverged { what: "a logit", value, step: self.step });
         }
         self.correlation.observe(&logits.argmax()?);
+        let span = self.span();
+        if let Form::BatchNorms(running) = &self.form {
+            running.follow(&mut *self.model.0, (&self.config, span))?;
+        }
         let correlated = self.in_runs();
         scalars.push(("correlated", f64::from(u8::from(correlated))));
         let logits = if correlated { prior::corrected(&logits)? } else { logits };

@@ -46,7 +46,7 @@ impl Running {
         Self { source: model.running_statistics().into_iter().collect(), ..Self::default() }
     }
 
-    /// Predicts a batch, of which the statistics are part, and learns them.
+    /// Predicts a batch, of which the statistics are part, and learns them; [`Running::follow`] has to come after it.
     pub(super) fn step(
         &mut self,
         model: &mut dyn Backbone,
@@ -74,8 +74,16 @@ impl Running {
             }
         }
         self.images = n;
-        self.set(model, share)?;
         Ok(features.logits)
+    }
+
+    /// Gives the network the mix that predicts until the next step.
+    pub(super) fn follow(
+        &self,
+        model: &mut dyn Backbone,
+        (config, span): (&Config, Span),
+    ) -> Result<()> {
+        self.set(model, span.share(self.images, config))
     }
 
     /// Gives the network the statistics of training with a share of the stream's.
@@ -130,7 +138,7 @@ impl Running {
         }
         self.stream = state.tensors.clone();
         self.images = state.counter("images")?;
-        self.set(model, span.share(self.images, config))
+        self.follow(model, (config, span))
     }
 
     /// Whether there is nothing to mix: the network has no batch norms.

@@ -45,7 +45,8 @@ settings! {
         #[within(at_least(0.0))]
         #[tuned(logarithmic(3.0, 300.0))]
         pub shrinkage: f64,
-        /// The most images that a domain's statistics remember; in batch norms, those of classes in runs.
+        /// The most images that a domain's statistics remember. In batch norms: the most that count while classes come in
+        /// runs, and no fewer than 50.
         #[within(at_least(1.0))]
         pub memory: u64,
         /// The most domains; beyond, the nearest two become one.

@@ -1,7 +1,7 @@
 //! What keel promises beyond the contract of all methods.
 
 use paint_nn::backbone::vit::{Vit, VitConfig};
-use paint_nn::backbone::{Backbone as _, BuildOptions, Request, Weights, find};
+use paint_nn::backbone::{Backbone, BuildOptions, Request, Weights, find};
 use paint_rng::Seed;
 use paint_tensor::{Device, Tensor};
 use toml::toml;
@@ -198,6 +198,32 @@ fn statistics_of_batch_norms_follow_mixed_classes_faster() {
     assert!(small != after(false, None, &few).0 && probe == after(false, None, &few).1);
     // Random weights answer with one class, which is a run.
     assert_ne!(after(true, Some(&dark), &bright).0, after(true, None, &bright).0);
+}
+
+/// Whether classes are mixed becomes known with a batch, and what is saved after it predicts as what was not.
+#[test]
+fn a_state_of_batch_norms_predicts_as_before_it_was_saved() {
+    let options = BuildOptions::new(&Device::cpu());
+    let mut net =
+        find("cifar_resnet20").unwrap().build(Weights::Random(Seed(0)), &options).unwrap();
+    let batch = images(1, 50, [0.0, 1.0], [32, 32]);
+    let build = |net: &dyn Backbone| {
+        by_name("keel").unwrap().build(&BuildArgs::new(net, Seed(0)), &toml::Table::new()).unwrap()
+    };
+    let logits = build(&*net).step(&batch).unwrap().logits;
+    // Without the mean logit the largest one varies from image to image.
+    let id = net.params().id("linear.bias").unwrap();
+    let centred = net.params()[id].sub(&logits.mean(0).unwrap()).unwrap();
+    net.params_mut().set(id, &centred).unwrap();
+    let mut method = build(&*net);
+    let step = method.step(&batch).unwrap();
+    assert_eq!(scalar(&step, "correlated"), 0.0);
+    let mut other = build(&*net);
+    let fresh = bits(&other.predict(&batch).unwrap());
+    other.load(&method.save().unwrap()).unwrap();
+    let saved = bits(&other.predict(&batch).unwrap());
+    assert_eq!(saved, bits(&method.predict(&batch).unwrap()));
+    assert_ne!(saved, fresh);
 }
 
 /// The gradient form, with steps from batches of any size.

@@ -1,11 +1,15 @@
 //! Threads that stay awake between the operations of one piece of work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// More threads than these would be in each other's way while they look for something to do.
 const MOST: usize = 8;
 /// Looks without success after which a thread lets others have its core.
 const PATIENCE: usize = 256;
+
+/// The time in which every thread has begun to look. Until then none takes tasks, which may be another's watch.
+const GATHERING: Duration = Duration::from_micros(50);
 
 /// Whether some work has threads that stay awake for it.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -19,22 +23,40 @@ impl Drop for While<'_> {
     }
 }
 
-/// Runs `work` on a thread of the current pool while the others look for its tasks without going to sleep. Only one work
-/// at a time is there, because a thread that waits for its tasks may begin whatever else is in the pool: the others stay
-/// on the threads that they came from.
+/// Runs `work` on a thread of the current pool while the others look for its tasks without going to sleep. The process
+/// does so for one work at a time, because a thread that waits for its tasks may begin whatever else is in the pool: what
+/// comes meanwhile runs on the thread that calls.
 pub(crate) fn run<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     if IS_TAKEN.swap(true, Ordering::Acquire) {
         return work();
     }
     let _taken = While(&IS_TAKEN, false);
-    let is_over = AtomicBool::new(false);
+    let (is_over, began) = (AtomicBool::new(false), AtomicUsize::new(0));
     rayon::scope(|scope| {
         let _over = While(&is_over, true);
-        for _ in 1..rayon::current_num_threads().min(MOST) {
-            scope.spawn(|_| look_for_tasks(&is_over));
+        let owner = rayon::current_thread_index();
+        let others = rayon::current_num_threads().min(MOST) - 1;
+        let (is_over, began) = (&is_over, &began);
+        for _ in 0..others {
+            scope.spawn(move |_| {
+                // There it would wait for the work, which waits for it.
+                if rayon::current_thread_index() != owner {
+                    began.fetch_add(1, Ordering::Relaxed);
+                    gather(is_over, || began.load(Ordering::Relaxed) >= others);
+                    look_for_tasks(is_over);
+                }
+            });
         }
         work()
     })
+}
+
+/// Waits a moment for the other threads.
+fn gather(is_over: &AtomicBool, all_began: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_over.load(Ordering::Relaxed) && !all_began() && begun.elapsed() < GATHERING {
+        std::hint::spin_loop();
+    }
 }
 
 fn look_for_tasks(is_over: &AtomicBool) {
@@ -53,6 +75,8 @@ fn look_for_tasks(is_over: &AtomicBool) {
 
 #[cfg(test)]
 mod tests {
+    use rayon::prelude::*;
+
     use super::*;
 
     /// Nothing of one work waits for another: the second is not begun by a thread that looks for the first one's tasks.
@@ -68,5 +92,10 @@ mod tests {
         assert!(inner.0.is_some() && inner.1.is_none(), "{inner:?}");
         assert!(std::panic::catch_unwind(|| run(|| panic!("on purpose"))).is_err());
         assert!(run(rayon::current_thread_index).is_some());
+        for threads in [1, 2, 16] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let sum = pool.install(|| run(|| (0..10_000_u64).into_par_iter().sum::<u64>()));
+            assert_eq!(sum, 49_995_000, "{threads} threads");
+        }
     }
 }

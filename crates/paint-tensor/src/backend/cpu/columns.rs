@@ -37,6 +37,7 @@ impl<'a> Columns<'a> {
     ///
     /// # Safety
     /// As for [`Self::part`].
+    #[cfg(target_arch = "x86_64")]
     #[expect(clippy::mut_from_ref, reason = "the caller answers for overlaps")]
     pub(super) unsafe fn row(&self, row: usize) -> &mut [f32] {
         // SAFETY: as the caller says.
@@ -47,6 +48,7 @@ impl<'a> Columns<'a> {
     ///
     /// # Safety
     /// Nobody writes to it any more.
+    #[cfg(target_arch = "x86_64")]
     pub(super) unsafe fn all(&self) -> &[f32] {
         // SAFETY: the length is that of the matrix, and the caller answers for writes.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }

@@ -90,8 +90,8 @@ impl Product<'_> {
         let panels = self.size.n.div_ceil(LANES);
         let share = panels.div_ceil(self.taken.len());
         // A left operand that does not stay in the cache is read again for every part.
-        let is_whole = self.block_steps() * STEP < self.size.k;
-        let width = if is_whole { share } else { 1 };
+        let stays = self.block_steps() * STEP >= self.size.k;
+        let width = if stays { 1 } else { share };
         for share_of in (task..).take(self.taken.len()).map(|of| of % self.taken.len()) {
             let end = panels.min((share_of + 1) * share);
             let take =
@@ -127,6 +127,7 @@ impl Product<'_> {
                     let left = &left[(row * steps + first) * step_len..];
                     // Each row panel brings its share of the next columns into the cache.
                     let ahead = ahead.get(row * (last - first) * self.split.ahead_len()..);
+                    let ahead = ahead.filter(|ahead| !ahead.is_empty());
                     let mut tile = Tile {
                         out: &mut *sums,
                         stride: LANES,
@@ -206,6 +207,15 @@ impl Product<'_> {
     }
 }
 
+/// Counts a panel when it is dropped, so that nobody waits for a thread that panicked.
+struct Done<'a>(&'a AtomicUsize);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
 /// The left operand, packed by the tasks that need it: each takes the next panel until none is left.
 struct Left<'a> {
     split: Split,
@@ -231,11 +241,11 @@ impl<'a> Left<'a> {
         while self.taken.load(Ordering::Relaxed) < panels {
             let panel = self.taken.fetch_add(1, Ordering::Relaxed);
             if panel < panels {
+                let _done = Done(&self.done);
                 // SAFETY: no other task has taken this panel.
                 let out = unsafe { self.panels.row(panel) };
                 let lanes = [panel * LANES, (m - panel * LANES).min(LANES)];
                 amx::pack(self.split, Side::Left, self.from.row_lanes(), lanes, [0, k], out);
-                self.done.fetch_add(1, Ordering::Release);
             }
         }
         while self.done.load(Ordering::Acquire) < panels {

@@ -47,7 +47,8 @@ impl<'a> Panels<'a> {
             Kernel::Portable => Self::Plain(b),
             #[cfg(target_arch = "x86_64")]
             Kernel::Amx(split) => {
-                Self::Amx(split, Arc::new(pack_amx(split, size, b.column_lanes(), threads)))
+                let pack = || Arc::new(pack_amx(split, size, b.column_lanes(), threads));
+                Self::Amx(split, kept_amx(split, size, b).unwrap_or_else(pack))
             }
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => {
