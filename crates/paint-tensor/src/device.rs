@@ -45,9 +45,9 @@ impl Device {
     }
 
     /// Runs `work` where its operations start fastest. On the CPU that is a thread of the current rayon pool, whose other
-    /// threads stay awake meanwhile: else every operation would wake them, which takes as long as a small one itself.
-    /// Only one work of the process does at a time; what comes meanwhile runs on the thread that calls. `work` must not
-    /// wait for a thread that needs the same pool.
+    /// threads stay awake meanwhile: waking them for every operation takes as long as a small operation itself. One
+    /// caller of the process has this at a time; the work of others runs on their own threads. `work` must not wait for a
+    /// thread that needs the same pool.
     pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         if self.memory().is_some() { work() } else { awake::run(work) }
     }

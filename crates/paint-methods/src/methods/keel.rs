@@ -3,8 +3,8 @@
 //! second network learns beside it, and both predict.
 //!
 //! A corruption shifts the distribution of the tokens after every block. Knowing that distribution on clean images
-//! ([`SourceStatistics`]), a batch of a domain seen so far in `n` images is moved as follows. Letters: `x` a token,
-//! `μ_s` its mean on clean images, `m` its mean in the domain, `D` width, `N` patches, `B` batch.
+//! ([`crate::statistics::SourceStatistics`]), a batch of a domain seen so far in `n` images is moved as follows.
+//! Letters: `x` a token, `μ_s` its mean on clean images, `m` its mean in the domain, `D` width, `N` patches, `B` batch.
 //!
 //! 1. Running statistics of the domain, the batch included: `m ← m + (B/n)(m_B - m)`, second moments alike; `n` is
 //!    bounded by `memory`, so that a domain may drift.
@@ -59,17 +59,11 @@
 //! 13. The prediction is the mean of the logits of both passes, which is that of their log-probabilities up to a
 //!     constant for each image. While classes come in runs, it is the aligned pass's alone.
 //!
-//! Without source statistics only the mean logit is moved, to the bias of the head:
-//! `z ← z - n/(n + 10) (mean z - b)`, a re-centring of the features as in NEO. On held-out corruptions that was worth
-//! between a seventh and two fifths of what the statistics are. There is nothing to learn from then, whatever `form`
-//! says.
+//! Without source statistics there is nothing to align with or to learn from, whatever `form` says, and only the mean
+//! logit is moved (`keel/recentre.rs`).
 //!
-//! 14. On a convolutional network: batch norms with `(n_0 μ_s + e m) / (n_0 + e)`, variances alike. `m` is the running
-//!     mean of the last `n` images, the batch included, at most `M` or the batch, and `e = W min(n, M)/M` with `W = 50`.
-//!     `M` is `W` while classes are mixed, so that a batch of 50 stands for itself, and `memory`, at least `W`, where
-//!     they come in runs (9) or too few have been seen to know. No other
-//!     source statistics are needed, and both forms are the same. A probe starts with `n = 0`. Without batch norms it
-//!     is `source`.
+//! 14. On a convolutional network the statistics of batch norms are mixed in place of all that (`keel/batch_norm.rs`),
+//!     and both forms are the same. Without batch norms it is `source`.
 //!
 //! # Where the constants come from
 //! All were chosen on four corruptions that no benchmark here uses (speckle noise, Gaussian blur, spatter, saturate)
@@ -101,13 +95,12 @@ use crate::build_args::BuildArgs;
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
 use crate::method::{Method, Predictor, State, Step};
 use crate::settings::Settings;
-use crate::statistics::SourceStatistics;
 use crate::stream::prior::{self, Correlation};
 use crate::{Error, Result, images};
 use align::{Found, Mode, Reach, Reference};
 use batch_norm::{Running, Span};
 pub use config::Config;
-use config::{AUTO, FormKind, NONE};
+use config::FormKind;
 use gradient::Gradient;
 use memory::Memory;
 use recentre::Recentre;
@@ -168,7 +161,7 @@ impl Keel {
         let classes = args.classes.map(<[usize]>::to_vec);
         let form = if model.vit_config().is_none() {
             Form::BatchNorms(Running::new(&*model))
-        } else if let Some(statistics) = statistics(args, &config)? {
+        } else if let Some(statistics) = config.statistics(args)? {
             statistics.check(&*model)?;
             let gradient = match config.form {
                 FormKind::Forward => None,
@@ -273,15 +266,6 @@ impl Keel {
 /// The prediction of both passes together (Eq. 13).
 fn joined(aligned: &Tensor, learned: &Tensor, config: &Config) -> Result<Tensor> {
     Ok(if config.joint { aligned.lerp(learned, 0.5)? } else { learned.clone() })
-}
-
-/// The source statistics that the settings name.
-fn statistics(args: &BuildArgs<'_>, config: &Config) -> Result<Option<SourceStatistics>> {
-    Ok(match config.statistics.as_str() {
-        NONE => None,
-        AUTO => args.source_statistics()?,
-        path => Some(SourceStatistics::open(path)?),
-    })
 }
 
 fn plain(model: &dyn Backbone, images: &Tensor, classes: Option<&[usize]>) -> Result<Tensor> {

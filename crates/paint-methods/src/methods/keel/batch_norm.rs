@@ -1,4 +1,9 @@
-//! keel on a convolutional network: batch norms with a mix of the statistics of training and of the stream (Eq. 14).
+//! keel on a convolutional network: batch norms with a mix of the statistics of training and of the stream.
+//!
+//! Eq. 14: the mean is `(n_0 μ_s + e m) / (n_0 + e)`, variances alike. `m` is the running mean of the last `n` images, the
+//! batch included, at most `M` or the batch, and `e = W min(n, M)/M` with `W = 50`. `M` is `W` while classes are mixed, so
+//! that a batch of 50 stands for itself, and `memory`, at least `W`, where they come in runs (Eq. 9) or too few have been
+//! seen to know. No other source statistics are needed. A probe starts with `n = 0`.
 
 use std::collections::BTreeMap;
 

@@ -4,12 +4,14 @@ use paint_settings::{at_least, between, choice, linear, logarithmic, settings};
 
 use super::NAME;
 use crate::Result;
+use crate::build_args::BuildArgs;
 use crate::preset::Preset;
 use crate::settings::{Settings, read_with};
+use crate::statistics::SourceStatistics;
 
 /// What `statistics` says in place of a file.
-pub(super) const AUTO: &str = "auto";
-pub(super) const NONE: &str = "none";
+const AUTO: &str = "auto";
+const NONE: &str = "none";
 
 choice! {
     /// The two forms.
@@ -111,6 +113,15 @@ impl Config {
             joint: true,
             source_images: if preset.is_cnn() { 60 } else { 16 },
         }
+    }
+
+    /// The source statistics that the settings name.
+    pub(super) fn statistics(&self, args: &BuildArgs<'_>) -> Result<Option<SourceStatistics>> {
+        Ok(match self.statistics.as_str() {
+            NONE => None,
+            AUTO => args.source_statistics()?,
+            path => Some(SourceStatistics::open(path)?),
+        })
     }
 
     fn rules(&self) -> Vec<(bool, &'static str)> {

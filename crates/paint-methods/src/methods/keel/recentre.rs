@@ -1,4 +1,6 @@
-//! keel on a transformer without source statistics: the mean logit is moved to the bias of the head.
+//! keel on a transformer without source statistics: the mean logit is moved to the bias of the head,
+//! `z ← z - n/(n + 10) (mean z - b)`, a re-centring of the features as in NEO. On held-out corruptions that was worth
+//! between a seventh and two fifths of what the statistics are.
 
 use paint_nn::backbone::Backbone;
 use paint_nn::state::State;

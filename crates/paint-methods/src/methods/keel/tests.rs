@@ -13,6 +13,12 @@ fn vit(seed: u64) -> Vit {
     tiny_vit::build(tiny_vit::CONFIG, seed, &[], &Device::cpu())
 }
 
+/// A network with batch norms.
+fn resnet() -> Box<dyn Backbone> {
+    let options = BuildOptions::new(&Device::cpu());
+    find("cifar_resnet20").unwrap().build(Weights::Random(Seed(0)), &options).unwrap()
+}
+
 /// Random images `low + (high - low) u`.
 fn images(seed: u64, b: usize, [low, high]: [f32; 2], [h, w]: [usize; 2]) -> Tensor {
     let mut rng = Seed(seed).derive("keel/images", &[]);
@@ -143,8 +149,7 @@ fn without_statistics_the_mean_logit_moves_to_the_bias() {
 
 #[test]
 fn batch_norms_mix_training_and_stream() {
-    let options = BuildOptions::new(&Device::cpu());
-    let net = find("cifar_resnet20").unwrap().build(Weights::Random(Seed(0)), &options).unwrap();
+    let net = resnet();
     let args = BuildArgs::new(&*net, Seed(0));
     let batch = images(1, 6, [0.2, 0.9], [32, 32]);
     let build =
@@ -179,8 +184,7 @@ fn batch_norms_mix_training_and_stream() {
 /// they may come in runs, five hundred do. A probe knows nothing of the stream.
 #[test]
 fn statistics_of_batch_norms_follow_mixed_classes_faster() {
-    let options = BuildOptions::new(&Device::cpu());
-    let net = find("cifar_resnet20").unwrap().build(Weights::Random(Seed(0)), &options).unwrap();
+    let net = resnet();
     let args = BuildArgs::new(&*net, Seed(0));
     let batch = |seed, size, range| images(seed, size, range, [32, 32]);
     let (dark, bright, few) =
@@ -203,9 +207,7 @@ fn statistics_of_batch_norms_follow_mixed_classes_faster() {
 /// Whether classes are mixed becomes known with a batch, and what is saved after it predicts as what was not.
 #[test]
 fn a_state_of_batch_norms_predicts_as_before_it_was_saved() {
-    let options = BuildOptions::new(&Device::cpu());
-    let mut net =
-        find("cifar_resnet20").unwrap().build(Weights::Random(Seed(0)), &options).unwrap();
+    let mut net = resnet();
     let batch = images(1, 50, [0.0, 1.0], [32, 32]);
     let build = |net: &dyn Backbone| {
         by_name("keel").unwrap().build(&BuildArgs::new(net, Seed(0)), &toml::Table::new()).unwrap()

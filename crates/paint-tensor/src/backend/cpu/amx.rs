@@ -61,14 +61,14 @@ const fn step_len(parts: usize) -> usize {
     LANES * STEP * parts / 2
 }
 
-/// Brings the 128 bytes from the start of a slice on into the cache.
-pub(super) fn fetch(from: &[f32]) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    let at = from.as_ptr().cast::<i8>();
+/// Brings the 128 bytes from an element on into the cache; `HINT` is one of `_mm_prefetch`'s.
+#[inline(always)]
+pub(super) fn fetch<const HINT: i32>(from: *const f32) {
+    let at = from.cast::<i8>();
     // SAFETY: a prefetch cannot fault.
     unsafe {
-        _mm_prefetch::<_MM_HINT_T0>(at);
-        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64));
+        std::arch::x86_64::_mm_prefetch::<HINT>(at);
+        std::arch::x86_64::_mm_prefetch::<HINT>(at.wrapping_add(64));
     }
 }
 

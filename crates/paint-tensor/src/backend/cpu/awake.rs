@@ -8,13 +8,14 @@ const MOST: usize = 8;
 /// Looks without success after which a thread lets others have its core.
 const PATIENCE: usize = 256;
 
-/// The time in which every thread has begun to look. Until then none takes tasks, which may be another's watch.
+/// The longest wait for the other threads to start looking. A thread that looked sooner could take their share of the
+/// watch, and they would go back to sleep.
 const GATHERING: Duration = Duration::from_micros(50);
 
-/// Whether some work has threads that stay awake for it.
+/// Whether threads stay awake for a piece of work.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// A flag that changes back when its owner ends, also where that panics.
+/// Sets a flag when it is dropped, which a panic does too.
 struct While<'a>(&'a AtomicBool, bool);
 
 impl Drop for While<'_> {
@@ -24,8 +25,8 @@ impl Drop for While<'_> {
 }
 
 /// Runs `work` on a thread of the current pool while the others look for its tasks without going to sleep. The process
-/// does so for one work at a time, because a thread that waits for its tasks may begin whatever else is in the pool: what
-/// comes meanwhile runs on the thread that calls.
+/// does so for one caller at a time, because a thread that waits for its own tasks may start whatever else is in the pool:
+/// the work of other callers stays on their threads.
 pub(crate) fn run<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     if IS_TAKEN.swap(true, Ordering::Acquire) {
         return work();
@@ -39,7 +40,7 @@ pub(crate) fn run<R: Send>(work: impl FnOnce() -> R + Send) -> R {
         let (is_over, began) = (&is_over, &began);
         for _ in 0..others {
             scope.spawn(move |_| {
-                // There it would wait for the work, which waits for it.
+                // On the thread of the work it would wait for the work, and the work for it.
                 if rayon::current_thread_index() != owner {
                     began.fetch_add(1, Ordering::Relaxed);
                     gather(is_over, || began.load(Ordering::Relaxed) >= others);
@@ -79,9 +80,9 @@ mod tests {
 
     use super::*;
 
-    /// Nothing of one work waits for another: the second is not begun by a thread that looks for the first one's tasks.
+    /// A thread that looks for the tasks of one caller never starts the whole work of another.
     #[test]
-    fn one_work_at_a_time_is_in_the_pool_and_a_panic_lets_the_next_in() {
+    fn one_caller_at_a_time_has_the_pool_and_a_panic_gives_it_back() {
         let inner = run(|| {
             let pool = rayon::current_thread_index();
             let other = std::thread::scope(|scope| {

@@ -54,15 +54,9 @@ impl<'a> Columns<'a> {
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
-    /// Brings the 128 bytes from an element on into the cache, to be written.
+    /// The address of an element, to be fetched ahead.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn fetch(&self, at: usize) {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        let at = self.start.wrapping_add(at).cast::<i8>();
-        // SAFETY: a prefetch cannot fault.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_ET0>(at);
-            _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(64));
-        }
+    pub(super) fn address(&self, at: usize) -> *const f32 {
+        self.start.wrapping_add(at)
     }
 }

@@ -3,6 +3,7 @@
 
 #![expect(unsafe_code, reason = "tasks write columns of one matrix, which no safe slice describes")]
 
+use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,7 +62,7 @@ pub(super) fn multiply(
         size,
         left: Left::new(split, size, a, left.as_mut_slice()),
         right: b,
-        kept: kept_amx(split, size, b),
+        kept: kept_amx(split, size, b, true),
         finish,
         out: Columns::new(c, n),
         slope: (!slope.is_empty()).then(|| Columns::new(slope, n)),
@@ -171,10 +172,10 @@ impl Product<'_> {
         let Size { m, n, .. } = self.size;
         for row in top..m.min(top + LANES) {
             let at = row * n + first;
-            self.out.fetch(at);
+            amx::fetch::<_MM_HINT_ET0>(self.out.address(at));
             match self.finish {
                 Finish::Times(other) | Finish::Residual { residual: other, .. } => {
-                    amx::fetch(&other[at..]);
+                    amx::fetch::<_MM_HINT_T0>(other[at..].as_ptr());
                 }
                 _ => (),
             }

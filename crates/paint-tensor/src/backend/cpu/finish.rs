@@ -55,11 +55,11 @@ pub(super) fn finish_part(finish: Finish, c: &mut [f32], slope: &mut [f32], part
     );
 }
 
-/// Writes the sums `y` of one row, finished, to `out`, and the derivative to `slope` unless that is empty. `at` is the
+/// Writes the sums `y` of one row, finished, to `row`, and the derivative to `slope` unless that is empty. `at` is the
 /// row, its length and the first of the columns.
 ///
-/// Everything is copied into arrays first: of those the compiler knows that none overlaps another. And loops are no
-/// closures, which it would compile apart, for any CPU.
+/// Everything is copied into arrays first, because the compiler knows that arrays do not overlap. Closures in place of the
+/// loops would be compiled out of line, and without the instructions of this CPU.
 #[inline(always)]
 pub(super) fn span(
     finish: Finish,

@@ -48,7 +48,7 @@ impl<'a> Panels<'a> {
             #[cfg(target_arch = "x86_64")]
             Kernel::Amx(split) => {
                 let pack = || Arc::new(pack_amx(split, size, b.column_lanes(), threads));
-                Self::Amx(split, kept_amx(split, size, b).unwrap_or_else(pack))
+                Self::Amx(split, kept_amx(split, size, b, threads).unwrap_or_else(pack))
             }
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => {
@@ -113,11 +113,16 @@ fn pack_amx(split: amx::Split, Size { n, k, .. }: Size, b: Lanes, threads: bool)
     })
 }
 
-/// The packed form of a right operand that is kept, if there is one.
+/// The packed form of a right operand that is kept, if there is one; packed on all threads if asked to.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn kept_amx(split: amx::Split, size: Size, b: Operand) -> Option<Arc<Block>> {
+pub(super) fn kept_amx(
+    split: amx::Split,
+    size: Size,
+    b: Operand,
+    threads: bool,
+) -> Option<Arc<Block>> {
     let len = size.n.div_ceil(amx::LANES) * size.k.div_ceil(amx::STEP) * split.step_len();
-    kept(Kernel::Amx(split), size, b, len, &|| pack_amx(split, size, b.column_lanes(), true))
+    kept(Kernel::Amx(split), size, b, len, &|| pack_amx(split, size, b.column_lanes(), threads))
 }
 
 #[cfg(target_arch = "x86_64")]

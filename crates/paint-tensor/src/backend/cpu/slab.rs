@@ -107,7 +107,7 @@ impl Pool {
     }
 
     /// Frees idle blocks, smallest first, while a new block would lift the total above the peak of what was lent out:
-    /// idle memory never makes a process larger than its busiest moment did, or a small one by no more than `SPARE`.
+    /// idle memory never makes a process larger than its busiest moment did; a small one may keep `SPARE` more.
     fn make_room(&mut self, class: usize) {
         let peak = self.peak.max(self.lent + class);
         let target = if peak < BUSY { peak + SPARE } else { peak };

@@ -3,9 +3,9 @@
 #![expect(unsafe_code, reason = "tile instructions exist as inline assembly only")]
 
 use std::arch::asm;
-use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+use std::arch::x86_64::_MM_HINT_ET0;
 
-use super::{LANES, Split};
+use super::{LANES, Split, fetch};
 
 // The bytes that the instructions below go on by.
 const _: () = assert!(4 * Split::Three.step_len() == 6144 && 4 * Split::Three.ahead_len() == 768);
@@ -173,11 +173,6 @@ products! {
 /// Brings a tile of the output into the cache, to be written.
 fn fetch_tile(out: *mut f32, stride: usize) {
     for row in 0..LANES {
-        let at = out.wrapping_add(row * stride).cast::<i8>();
-        // SAFETY: a prefetch cannot fault.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_ET0>(at);
-            _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(64));
-        }
+        fetch::<_MM_HINT_ET0>(out.wrapping_add(row * stride));
     }
 }
