@@ -103,6 +103,12 @@ fn network(network: &Network, device: &Device, peak: f64) {
     product("  mlp and its input's gradient", 8 * rows * width * hidden, peak, time);
     let time = median(&qkv, |qkv| qkv.attention(heads).unwrap());
     product("  attention", 4 * images * tokens * tokens * width, peak, time);
+    let time = median(&qkv, |qkv| {
+        let qkv = qkv.variable();
+        let gradients = qkv.attention(heads).unwrap().sum_all().unwrap().backward().unwrap();
+        gradients.get(&qkv).unwrap().clone()
+    });
+    product("  attention and its gradient", 14 * images * tokens * tokens * width, peak, time);
     let time = median(&x, |x| x.layer_norm(&narrow.1, &narrow.1, 1e-6).unwrap());
     pass("  layer norm", 2 * rows * width, time);
     let time = median(&x, |x| x.add(x).unwrap());
