@@ -87,6 +87,12 @@ impl Request {
         self.budget.last(self.candidates().len()).cost() * self.domains().len()
     }
 
+    /// Batches of one run of the last stage.
+    pub(super) fn batches(&self) -> usize {
+        let Rung { images, rounds, .. } = self.budget.last(1);
+        images.div_ceil(self.protocol.scenario.batch_size) * rounds * self.domains().len()
+    }
+
     /// The first stage as a grid, which refuses what a method or the data cannot do before anything runs.
     pub fn first_grid(&self) -> Result<Grid> {
         let rungs = self.rungs();

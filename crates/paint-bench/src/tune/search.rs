@@ -179,6 +179,7 @@ impl Search<'_, '_> {
             corruptions: request.domains().to_vec(),
             severity: request.protocol.scenario.severity,
             images: request.budget.images,
+            batches: request.batches(),
             seeds: request.budget.seeds.clone(),
             at_edge: request.space.at_edge(&chosen).into_iter().map(Into::into).collect(),
             chosen,

@@ -97,6 +97,9 @@ fn the_best_rate_is_found_with_its_margin_and_its_surroundings() {
     for part in ["in every seed", "flat", "candidates, as those that diverge do", "% of all"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // Twelve images in batches of four, two corruptions, three times two rounds in the last stage.
+    assert!(tuned.batches == 36 && text.contains("stream     36 batches"), "{text}");
+    assert_eq!(tuned.preset().evidence["batches"].as_integer(), Some(36));
     assert_eq!(tuned.preset().settings, tuned.settings);
 }
 
@@ -110,7 +113,10 @@ fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
     assert!(tuned.finalists[0].is_usual && tuned.gain().is_none());
     assert_eq!(tuned.at_edge, ["lr"]);
     let text = tuned.text();
-    assert!(text.contains("no candidate was clearly better"), "{text}");
+    assert!(
+        text.contains("no candidate was clearly better") && !text.contains("stream "),
+        "{text}"
+    );
     assert!(text.contains("--search lr=LOW..HIGH"), "{text}");
     // A candidate that is better on average, but within the standard error, is no reason to leave them.
     let by_luck = |grid: &Grid| {

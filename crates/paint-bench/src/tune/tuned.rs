@@ -23,6 +23,8 @@ pub struct Tuned {
     pub severity: Option<u8>,
     /// Images of each visit of a corruption in the last stage.
     pub images: usize,
+    /// Batches of one run of the last stage: how long a stream was seen.
+    pub batches: usize,
     /// Seeds of the last stage.
     pub seeds: Vec<u64>,
     /// The settings that were searched, with the values that were best.
@@ -131,6 +133,7 @@ impl Tuned {
         evidence.insert("dataset".into(), Value::from(self.dataset.as_str()));
         evidence.insert("corruptions".into(), Value::Array(texts));
         evidence.insert("images".into(), Value::Integer(self.images as i64));
+        evidence.insert("batches".into(), Value::Integer(self.batches as i64));
         evidence.insert("seeds".into(), Value::Array(seeds));
         evidence.insert("accuracy".into(), list(&self.finalists[0].accuracy));
         if let Some(usual) = self.finalists.iter().find(|one| one.is_usual) {
@@ -164,6 +167,13 @@ impl Tuned {
             self.images,
             self.corruptions.join(", ")
         );
+        if !best.is_usual {
+            let _ = writeln!(
+                out,
+                "stream     {} batches: what a longer one does with these settings is unknown",
+                self.batches
+            );
+        }
         if let (Some(gain), Some(usual)) = (self.gain(), usual) {
             let _ = writeln!(out, "before     {}: {}", spread(&usual.accuracy), told(gain));
         }
