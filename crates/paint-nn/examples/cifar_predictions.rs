@@ -1,11 +1,11 @@
 //! A backbone's predictions for CIFAR-10's test file, for `bench/cifar_predictions.py`; or its speed.
 //!
 //! `cifar_predictions predict BACKBONE WEIGHTS MEAN STD test_batch.bin COUNT > ours.csv`
-//! `cifar_predictions time BACKBONE BATCH ROUNDS`
+//! `cifar_predictions time BACKBONE BATCH ROUNDS`, or `awake` in place of `time`
 //!
 //! `MEAN` and `STD` are three numbers each, with commas. Times are medians in milliseconds, by the clock and of the
 //! CPU (which a busy machine disturbs less): forward with running statistics, and forward and backward with
-//! those of the batch.
+//! those of the batch. With `awake` the threads stay awake meanwhile, as they do in a session.
 
 use std::error::Error;
 use std::time::Instant;
@@ -29,9 +29,11 @@ fn main() -> Outcome {
         ["predict", name, weights, mean, std, images, count] => {
             predict(name, weights, [mean, std], &std::fs::read(images)?, count.parse()?)
         }
-        ["time", name, batch, rounds] => time(name, batch.parse()?, rounds.parse()?),
+        [how @ ("time" | "awake"), name, batch, rounds] => {
+            time(name, batch.parse()?, rounds.parse()?, how == "awake")
+        }
         _ => Err(
-            "usage: predict BACKBONE WEIGHTS MEAN STD IMAGES COUNT | time BACKBONE BATCH ROUNDS"
+            "usage: predict BACKBONE WEIGHTS MEAN STD IMAGES COUNT | (time | awake) BACKBONE BATCH ROUNDS"
                 .into(),
         ),
     }
@@ -77,8 +79,9 @@ fn predict(
 }
 
 #[expect(clippy::print_stdout, reason = "the times are the output")]
-fn time(name: &str, batch: usize, rounds: usize) -> Outcome {
-    let options = BuildOptions::new(&Device::cpu());
+fn time(name: &str, batch: usize, rounds: usize, is_awake: bool) -> Outcome {
+    let device = Device::cpu();
+    let options = BuildOptions::new(&device);
     let mut model = backbone::find(name)?.build(Weights::Random(Seed(0)), &options)?;
     let [height, width] = model.spec().image_size;
     let mut rng = Seed(1).derive("images", &[]);
@@ -95,10 +98,14 @@ fn time(name: &str, batch: usize, rounds: usize) -> Outcome {
         let mut times = Vec::new();
         for _ in 0..=rounds {
             let start = (Instant::now(), cpu_ms());
-            let logits = model.forward(&images, &Request::default())?.logits;
-            if adapts {
-                drop(mean_entropy(&logits)?.backward()?);
-            }
+            let pass = || -> paint_nn::Result<()> {
+                let logits = model.forward(&images, &Request::default())?.logits;
+                if adapts {
+                    drop(mean_entropy(&logits)?.backward()?);
+                }
+                Ok(())
+            };
+            if is_awake { device.run(pass) } else { pass() }?;
             times.push((start.0.elapsed().as_secs_f64() * 1e3, cpu_ms() - start.1));
         }
         let median = |of: fn(&(f64, f64)) -> f64| {

@@ -60,6 +60,13 @@ fn median(inputs: &[Tensor], call: impl Fn(&Tensor) -> Tensor) -> f64 {
     times[ROUNDS / 2]
 }
 
+/// The gradient of the sum of `call(input)` with respect to `input`.
+fn gradient(input: &Tensor, call: impl Fn(&Tensor) -> Tensor) -> Tensor {
+    let input = input.variable();
+    let gradients = call(&input).sum_all().unwrap().backward().unwrap();
+    gradients.get(&input).unwrap().clone()
+}
+
 fn product(name: &str, flops: usize, peak: f64, seconds: f64) {
     let rate = flops as f64 / seconds / 1e9;
     println!(
@@ -95,19 +102,11 @@ fn network(network: &Network, device: &Device, peak: f64) {
     product("  proj, bias and residual", 2 * rows * width * width, peak, time);
     let time = median(&x, |x| x.mlp(mlp, Some(x)).unwrap());
     product("  mlp", 4 * rows * width * hidden, peak, time);
-    let time = median(&x, |x| {
-        let x = x.variable();
-        let gradients = x.mlp(mlp, Some(&x)).unwrap().sum_all().unwrap().backward().unwrap();
-        gradients.get(&x).unwrap().clone()
-    });
+    let time = median(&x, |x| gradient(x, |x| x.mlp(mlp, Some(x)).unwrap()));
     product("  mlp and its input's gradient", 8 * rows * width * hidden, peak, time);
     let time = median(&qkv, |qkv| qkv.attention(heads).unwrap());
     product("  attention", 4 * images * tokens * tokens * width, peak, time);
-    let time = median(&qkv, |qkv| {
-        let qkv = qkv.variable();
-        let gradients = qkv.attention(heads).unwrap().sum_all().unwrap().backward().unwrap();
-        gradients.get(&qkv).unwrap().clone()
-    });
+    let time = median(&qkv, |qkv| gradient(qkv, |qkv| qkv.attention(heads).unwrap()));
     product("  attention and its gradient", 14 * images * tokens * tokens * width, peak, time);
     let time = median(&x, |x| x.layer_norm(&narrow.1, &narrow.1, 1e-6).unwrap());
     pass("  layer norm", 2 * rows * width, time);
