@@ -1,11 +1,20 @@
 //! Eigenvalues and eigenvectors of small symmetric matrices: Householder's reflections make a matrix tridiagonal, and
 //! implicitly shifted QL rotations make that diagonal.
 //!
-//! Vectors are rows, so that every inner loop runs along memory. Only sums, products and square roots are used: the
-//! same bits on every machine.
+//! Vectors are rows, so that every inner loop runs along memory. Only sums, products and square roots are used, in an
+//! order that does not depend on the width of the processor's vectors: the same bits on every machine.
+//!
+//! Nothing of the values depends on the vectors, so these follow at the end: all reflections and rotations are applied
+//! to a few columns at a time, which stay in the first-level cache.
+
+use pulp::Arch;
 
 /// Rotations of one eigenvalue after which it counts as found; two are usual.
 const ROUNDS: usize = 50;
+/// Columns of the vectors that are computed together: 192 rows of them take 48 KiB.
+const STRIP: usize = 32;
+/// Rows of a matrix that are summed together.
+const BAND: usize = 8;
 
 /// A symmetric matrix `A = Σ λᵢ vᵢ vᵢᵀ`.
 pub(crate) struct Eigen {
@@ -18,31 +27,63 @@ pub(crate) struct Eigen {
 impl Eigen {
     /// `Σ f(λᵢ) vᵢ vᵢᵀ`, row by row.
     pub(crate) fn function(&self, f: impl Fn(f64) -> f64) -> Vec<f64> {
-        let n = self.values.len();
-        let mut a = vec![0.0; n * n];
-        for (value, v) in self.values.iter().zip(self.vectors.chunks_exact(n.max(1))) {
-            let value = f(*value);
-            for (i, row) in a.chunks_exact_mut(n).enumerate() {
-                row.iter_mut().zip(v).for_each(|(a, x)| *a += value * v[i] * x);
-            }
-        }
-        a
+        let values: Vec<f64> = self.values.iter().map(|value| f(*value)).collect();
+        Arch::new().dispatch(
+            #[inline(always)]
+            || sum_of_squares(&values, &self.vectors),
+        )
     }
 }
 
+/// `Σ λᵢ vᵢ vᵢᵀ`.
+#[inline(always)]
+fn sum_of_squares(values: &[f64], vectors: &[f64]) -> Vec<f64> {
+    let n = values.len();
+    let mut a = vec![0.0; n * n];
+    for (band, rows) in a.chunks_mut((BAND * n).max(1)).enumerate() {
+        for (value, v) in values.iter().zip(vectors.chunks_exact(n)) {
+            for (row, x) in rows.chunks_exact_mut(n).zip(&v[band * BAND..]) {
+                add(row, value * x, v);
+            }
+        }
+    }
+    a
+}
+
+/// `A B` of two symmetric `[n, n]` matrices.
+pub(crate) fn product(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
+    // Row `j` of `B` is its column `j`.
+    let rows = |m| <[f64]>::chunks_exact(m, n.max(1));
+    Arch::new().dispatch(
+        #[inline(always)]
+        || rows(a).flat_map(|x| rows(b).map(move |y| dot(x, y))).collect(),
+    )
+}
+
 /// Decomposes the symmetric `[n, n]` matrix `a`, row by row.
-pub(crate) fn symmetric(mut a: Vec<f64>, n: usize) -> Eigen {
-    let mut v = vec![0.0; n * n];
-    (0..n).for_each(|i| v[i * n + i] = 1.0);
-    let (mut diagonal, mut beside) = tridiagonal(&mut a, &mut v, n);
+pub(crate) fn symmetric(a: Vec<f64>, n: usize) -> Eigen {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || decompose(a, n),
+    )
+}
+
+#[inline(always)]
+fn decompose(mut a: Vec<f64>, n: usize) -> Eigen {
+    let (mut diagonal, mut beside, reflections) = tridiagonal(&mut a, n);
+    let mut rounds = Vec::with_capacity(2 * n);
     for first in 0..n {
         for _ in 0..ROUNDS {
             let last = end_of_part(&diagonal, &beside, first);
             if last == first {
                 break;
             }
-            rotate(&mut diagonal, &mut beside, &mut v, (first, last));
+            rounds.push(rotate(&mut diagonal, &mut beside, (first, last)));
         }
+    }
+    let mut v = vec![0.0; n * n];
+    for first in (0..n).step_by(STRIP) {
+        follow(&mut v, n, first, &reflections, &rounds);
     }
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| diagonal[j].total_cmp(&diagonal[i]));
@@ -51,8 +92,50 @@ pub(crate) fn symmetric(mut a: Vec<f64>, n: usize) -> Eigen {
     Eigen { values, vectors }
 }
 
+/// `H = I - β u uᵀ`, where `u` is zero up to its last `u.len()` elements.
+struct Reflection {
+    u: Vec<f64>,
+    beta: f64,
+}
+
+/// Rotations of rows `last - 1` and `last`, then of the two above, and so on: cosine and sine of each.
+struct Round {
+    last: usize,
+    turns: Vec<(f64, f64)>,
+}
+
+/// `STRIP` columns of `v`, the identity before, after all reflections and rotations.
+#[inline(always)]
+fn follow(v: &mut [f64], n: usize, first: usize, reflections: &[Reflection], rounds: &[Round]) {
+    let mut strip = vec![[0.0; STRIP]; n];
+    for (row, column) in strip[first..].iter_mut().zip(0..STRIP) {
+        row[column] = 1.0;
+    }
+    for Reflection { u, beta } in reflections {
+        let rows = &mut strip[n - u.len()..];
+        let mut along = [0.0; STRIP];
+        u.iter().zip(&*rows).for_each(|(u, row)| add(&mut along, *u, row));
+        u.iter().zip(rows).for_each(|(u, row)| add(row, -beta * u, &along));
+    }
+    for Round { last, turns } in rounds {
+        let mut lower = strip[*last];
+        for (row, &(c, s)) in (0..*last).rev().zip(turns) {
+            let upper = strip[row];
+            for i in 0..STRIP {
+                strip[row + 1][i] = s * upper[i] + c * lower[i];
+                lower[i] = c * upper[i] - s * lower[i];
+            }
+        }
+        strip[last - turns.len()] = lower;
+    }
+    for (row, strip) in v.chunks_exact_mut(n).zip(strip) {
+        row[first..].iter_mut().zip(strip).for_each(|(v, x)| *v = x);
+    }
+}
+
 /// Eight sums side by side, which a processor adds at once.
-pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
+#[inline(always)]
+fn dot(x: &[f64], y: &[f64]) -> f64 {
     const LANES: usize = 8;
     debug_assert_eq!(x.len(), y.len());
     let (xs, ys) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
@@ -65,14 +148,16 @@ pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
 }
 
 /// `y += factor x`.
+#[inline(always)]
 fn add(y: &mut [f64], factor: f64, x: &[f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += factor * x);
 }
 
-/// Makes `a` tridiagonal by reflections `H = I - β u uᵀ`, which the rows of `v` follow. Returns its diagonal and the
-/// elements beside it, the last of them 0.
-fn tridiagonal(a: &mut [f64], v: &mut [f64], n: usize) -> (Vec<f64>, Vec<f64>) {
+/// Makes `a` tridiagonal. Returns its diagonal, the elements beside it, the last of them 0, and the reflections.
+#[inline(always)]
+fn tridiagonal(a: &mut [f64], n: usize) -> (Vec<f64>, Vec<f64>, Vec<Reflection>) {
     let mut beside = vec![0.0; n];
+    let mut reflections = Vec::with_capacity(n);
     for k in 0..n.saturating_sub(1) {
         // Column `k` below the diagonal is row `k` right of it.
         let mut u = a[k * n + k + 1..(k + 1) * n].to_vec();
@@ -90,18 +175,14 @@ fn tridiagonal(a: &mut [f64], v: &mut [f64], n: usize) -> (Vec<f64>, Vec<f64>) {
         let half = beta / 2.0 * dot(&p, &u);
         add(&mut p, -half, &u);
         for (i, row) in (k + 1..n).enumerate() {
-            add(&mut a[below(row)], -u[i], &p);
-            add(&mut a[below(row)], -p[i], &u);
+            let (ui, pi) = (u[i], p[i]);
+            for (a, (u, p)) in a[below(row)].iter_mut().zip(u.iter().zip(&p)) {
+                *a = *a - ui * p - pi * u;
+            }
         }
-        let mut along = vec![0.0; n];
-        for (u, row) in u.iter().zip(v[(k + 1) * n..].chunks_exact(n)) {
-            add(&mut along, *u, row);
-        }
-        for (u, row) in u.iter().zip(v[(k + 1) * n..].chunks_exact_mut(n)) {
-            add(row, -beta * u, &along);
-        }
+        reflections.push(Reflection { u, beta });
     }
-    ((0..n).map(|i| a[i * n + i]).collect(), beside)
+    ((0..n).map(|i| a[i * n + i]).collect(), beside, reflections)
 }
 
 /// The last row of the part that begins at `first` and hangs together.
@@ -114,9 +195,10 @@ fn end_of_part(diagonal: &[f64], beside: &[f64], first: usize) -> usize {
 }
 
 /// One QL round over the rows from `first` to `last`, shifted by the eigenvalue of the leading pair that is nearest to
-/// its first element; the rows of `v` follow.
-fn rotate(d: &mut [f64], e: &mut [f64], v: &mut [f64], (first, last): (usize, usize)) {
-    let n = d.len();
+/// its first element.
+#[inline(always)]
+fn rotate(d: &mut [f64], e: &mut [f64], (first, last): (usize, usize)) -> Round {
+    let mut turns = Vec::with_capacity(last - first);
     let ratio = (d[first + 1] - d[first]) / (2.0 * e[first]);
     let root = (ratio * ratio + 1.0).sqrt();
     let mut g = d[last] - d[first] + e[first] / (ratio + if ratio < 0.0 { -root } else { root });
@@ -129,7 +211,7 @@ fn rotate(d: &mut [f64], e: &mut [f64], v: &mut [f64], (first, last): (usize, us
             // The part falls in two.
             d[i + 1] -= p;
             e[last] = 0.0;
-            return;
+            return Round { last, turns };
         }
         (s, c) = (f / length, g / length);
         g = d[i + 1] - p;
@@ -137,14 +219,12 @@ fn rotate(d: &mut [f64], e: &mut [f64], v: &mut [f64], (first, last): (usize, us
         p = s * r;
         d[i + 1] = g + p;
         g = c * r - b;
-        let (upper, lower) = v[i * n..(i + 2) * n].split_at_mut(n);
-        for (x, y) in upper.iter_mut().zip(lower) {
-            (*x, *y) = (c * *x - s * *y, s * *x + c * *y);
-        }
+        turns.push((c, s));
     }
     d[first] -= p;
     e[first] = g;
     e[last] = 0.0;
+    Round { last, turns }
 }
 
 /// A vector or its negative, so that the sign is the same on every machine.
@@ -162,7 +242,7 @@ mod tests {
 
     #[test]
     fn values_and_vectors_give_the_matrix_back() {
-        for n in [1, 2, 3, 20, 64] {
+        for n in [1, 2, 3, 20, STRIP, 2 * STRIP + 6] {
             let mut rng = Seed(n as u64).derive("eigen", &[]);
             let b: Vec<f64> = (0..n * n).map(|_| rng.uniform() - 0.5).collect();
             let at = |i: usize, j: usize| (0..n).map(|k| b[i * n + k] * b[j * n + k]).sum::<f64>();
@@ -189,9 +269,8 @@ mod tests {
     fn a_root_times_itself_is_the_matrix() {
         let a = [4.0, 1.0, 0.5, 1.0, 3.0, 0.25, 0.5, 0.25, 2.0];
         let root = symmetric(a.to_vec(), 3).function(f64::sqrt);
-        for (at, a) in a.iter().enumerate() {
-            let back: f64 = (0..3).map(|k| root[at / 3 * 3 + k] * root[k * 3 + at % 3]).sum();
-            assert!((back - a).abs() < 1e-12, "{at}: {back}");
+        for (back, a) in product(&root, &root, 3).iter().zip(a) {
+            assert!((back - a).abs() < 1e-12, "{back} for {a}");
         }
     }
 

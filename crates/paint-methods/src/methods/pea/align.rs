@@ -171,14 +171,10 @@ fn map(source: &Source, block: &Block, w: f64, least: f64) -> (Vec<f32>, Vec<f32
         let (first, size) = (*first, *size);
         let inverse = eigen::symmetric(part(&covariance, c, first, size), size)
             .function(|x| 1.0 / x.max(least).sqrt());
-        for i in 0..size {
-            for j in 0..size {
-                // Both roots are symmetric, so row `j` of one is its column `j`.
-                let [a, b] = [(&inverse, i), (root, j)].map(|(m, row)| &m[row * size..][..size]);
-                let product = eigen::dot(a, b);
-                let unit = f64::from(u8::from(i == j));
-                matrix[(first + j) * c + first + i] = (unit + w * (product - unit)) as f32;
-            }
+        for (at, product) in eigen::product(&inverse, root, size).into_iter().enumerate() {
+            let (i, j) = (at / size, at % size);
+            let unit = f64::from(u8::from(i == j));
+            matrix[(first + j) * c + first + i] = (unit + w * (product - unit)) as f32;
         }
     }
     let added = block.mean.iter().zip(&source.mean).map(|(t, s)| {
