@@ -95,7 +95,8 @@ pub(super) fn multiply(
             }
         }
     };
-    if tile.rows == LANES && tile.cols == LANES {
+    if tile.margin || tile.rows == LANES && tile.cols == LANES {
+        assert!(tile.out.len() >= (LANES - 1) * tile.stride + LANES);
         return run(tile.out.as_mut_ptr(), tile.stride, tile.add);
     }
     let mut whole = [0.0_f32; LANES * LANES];

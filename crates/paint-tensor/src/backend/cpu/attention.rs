@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use super::columns::Columns;
-use super::gemm::{Operand, Size, serial};
+use super::gemm::{Operand, Output, Size, serial, serial_into, whole_panels};
 use super::kernel::Kernel;
 use super::math;
 use super::parallel::vectorized;
@@ -28,6 +28,13 @@ impl<'a> Rows<'a> {
     /// The rows of one image at one head's columns.
     fn head(&self, image: usize, column: usize) -> &'a [f32] {
         &self.data[self.start + image * self.len * self.row + column..]
+    }
+
+    /// Brings so many columns of a row into the second-level cache. There may be no such row.
+    #[inline(always)]
+    fn fetch(&self, image: usize, row: usize, columns: std::ops::Range<usize>) {
+        let at = self.start + (image * self.len + row) * self.row;
+        fetch(self.data, at + columns.start..at + columns.end);
     }
 }
 
@@ -68,18 +75,50 @@ impl<'a> Problem<'a> {
     }
 }
 
+/// Brings elements, which need not be there, into the second-level cache.
+#[inline(always)]
+fn fetch(data: &[f32], at: std::ops::Range<usize>) {
+    #[cfg(target_arch = "x86_64")]
+    for at in at.step_by(32) {
+        super::amx::fetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(data.as_ptr().wrapping_add(at));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (data, at);
+}
+
 impl Problem<'_> {
     fn width(&self) -> usize {
         self.heads * self.head_dim
     }
 
-    /// Unscaled scores `Q Kᵀ` of one head, `[.., N]`, for as many rows from `first` on as `out` holds.
-    fn scores(&self, image: usize, column: usize, first: usize, out: &mut [f32]) {
-        let n = self.k.len;
+    /// Elements from one row of scores to the next.
+    fn pitch(&self) -> usize {
+        whole_panels(self.k.len)
+    }
+
+    /// Room for the scores of so many rows, and for whatever a kernel writes beyond them.
+    fn room(&self, rows: usize) -> usize {
+        whole_panels(rows) * self.pitch()
+    }
+
+    /// Unscaled scores `Q Kᵀ` of `m` rows of one head from `first` on.
+    fn scores(&self, image: usize, column: usize, [first, m]: [usize; 2], out: &mut [f32]) {
         let q = &self.q.head(image, column)[first * self.q.row..];
         let k = Operand::new(self.k.head(image, column), 1, self.k.row);
-        let size = Size { m: out.len() / n, n, k: self.head_dim };
-        serial(self.kernel, size, (Operand::new(q, self.q.row, 1), k), out, n);
+        let size = Size { m, n: self.k.len, k: self.head_dim };
+        let out = Output { data: out, stride: self.pitch(), margin: true };
+        serial_into(self.kernel, size, (Operand::new(q, self.q.row, 1), k), out);
+    }
+
+    /// Brings a row of the head after this one into the cache; meant for a loop over rows that computes meanwhile.
+    #[inline(always)]
+    fn fetch_next(&self, (image, head): (usize, usize), row: usize) {
+        let next = head + 1;
+        let (image, head) = if next < self.heads { (image, next) } else { (image + 1, 0) };
+        let columns = head * self.head_dim..(head + 1) * self.head_dim;
+        for rows in [&self.q, &self.k, &self.v] {
+            rows.fetch(image, row, columns.clone());
+        }
     }
 
     /// The rows of one head from `first` on, as many as `lse` has, `pitch` apart in `out`.
@@ -92,20 +131,23 @@ impl Problem<'_> {
         lse: &mut [f32],
     ) {
         let (n, column) = (self.k.len, head * self.head_dim);
-        let scores = &mut scores[..lse.len() * n];
-        self.scores(image, column, first, scores);
+        self.scores(image, column, [first, lse.len()], scores);
+        let place = (image, head);
         vectorized(
             #[inline(always)]
-            || softmax_rows(scores, lse, n, self.scale),
+            || {
+                let ahead = |row| self.fetch_next(place, first + row);
+                softmax_rows((scores, self.pitch()), lse, n, self.scale, ahead);
+            },
         );
         let v = Operand::new(self.v.head(image, column), self.v.row, 1);
         let size = Size { m: lse.len(), n: self.head_dim, k: n };
-        serial(self.kernel, size, (Operand::new(scores, n, 1), v), out, pitch);
+        serial(self.kernel, size, (Operand::new(scores, self.pitch(), 1), v), out, pitch);
     }
 
     /// `out [B, M, D]` and `lse [B, h, M]`.
     pub(super) fn forward(&self, out: &mut [f32], lse: &mut [f32]) {
-        let (m, n, d) = (self.q.len, self.k.len, self.width());
+        let (m, d) = (self.q.len, self.width());
         if out.len() < FEW * m * d {
             let images = out.chunks_exact_mut(m * d).zip(lse.chunks_exact_mut(self.heads * m));
             images.enumerate().for_each(|(image, (out, lse))| self.shared(image, out, lse));
@@ -113,7 +155,7 @@ impl Problem<'_> {
         }
         let images = out.par_chunks_mut(m * d).zip(lse.par_chunks_mut(self.heads * m)).enumerate();
         images.with_max_len(1).for_each(|(image, (out, lse))| {
-            let mut scores = Block::take(m * n);
+            let mut scores = Block::take(self.room(m));
             let scores = scores.as_mut_slice();
             for (head, lse) in lse.chunks_exact_mut(m).enumerate() {
                 let out = &mut out[head * self.head_dim..];
@@ -124,15 +166,16 @@ impl Problem<'_> {
 
     /// One image, by several tasks.
     fn shared(&self, image: usize, out: &mut [f32], lse: &mut [f32]) {
-        let (m, n, d, h) = (self.q.len, self.k.len, self.width(), self.head_dim);
+        let (m, d, h) = (self.q.len, self.width(), self.head_dim);
         let rows = (m / 2).next_multiple_of(PANEL).max(PANEL);
         let out = Columns::new(out, d);
         let of_heads = lse.par_chunks_mut(m).enumerate();
         of_heads.for_each(|(head, lse)| {
             let parts = lse.par_chunks_mut(rows).enumerate();
             parts.for_each(|(part, lse)| {
-                let mut scratch = Block::take(lse.len() * (n + h));
-                let (scores, attended) = scratch.as_mut_slice().split_at_mut(lse.len() * n);
+                let room = self.room(lse.len());
+                let mut scratch = Block::take(room + lse.len() * h);
+                let (scores, attended) = scratch.as_mut_slice().split_at_mut(room);
                 self.attend((image, head), part * rows, scores, (attended, h), lse);
                 for (row, attended) in (part * rows..).zip(attended.chunks_exact(h)) {
                     // SAFETY: no other task has these rows of this head.
@@ -153,23 +196,28 @@ impl Problem<'_> {
         let (m, n, d, h) = (self.q.len, self.k.len, self.width(), self.head_dim);
         let images = dq.par_chunks_mut(m * d).zip(dkv.par_chunks_mut(n * 2 * d)).enumerate();
         images.with_max_len(1).for_each(|(image, (dq, dkv))| {
-            let mut scratch = Block::take(2 * m * n);
-            let (p, ds) = scratch.as_mut_slice().split_at_mut(m * n);
+            let (room, pitch) = (self.room(m), self.pitch());
+            let mut scratch = Block::take(2 * room);
+            let (p, ds) = scratch.as_mut_slice().split_at_mut(room);
             for head in 0..self.heads {
                 let column = head * h;
                 let rows = |x| Operand::new(x, d, 1);
                 let at = image * m * d + column;
                 let (out, grad) = (&out[at..], &grad[at..]);
                 let lse = &lse[(image * self.heads + head) * m..][..m];
-                self.scores(image, column, 0, p);
+                self.scores(image, column, [0, m], p);
                 let v = Operand::new(self.v.head(image, column), 1, self.v.row);
-                serial(self.kernel, Size { m, n, k: h }, (rows(grad), v), ds, n);
+                let to = Output { data: ds, stride: pitch, margin: true };
+                serial_into(self.kernel, Size { m, n, k: h }, (rows(grad), v), to);
                 vectorized(
                     #[inline(always)]
                     || {
                         for i in 0..m {
+                            self.fetch_next((image, head), i);
                             let delta = math::dot(&out[i * d..i * d + h], &grad[i * d..i * d + h]);
-                            let (p, ds) = (&mut p[i * n..(i + 1) * n], &mut ds[i * n..(i + 1) * n]);
+                            let row =
+                                i * pitch..i * pitch + n.next_multiple_of(math::LANES).min(pitch);
+                            let (p, ds) = (&mut p[row.clone()], &mut ds[row]);
                             for (p, ds) in p.iter_mut().zip(ds) {
                                 *p = math::exp(*p * self.scale - lse[i]);
                                 *ds = *p * (*ds - delta) * self.scale;
@@ -183,28 +231,39 @@ impl Problem<'_> {
                 serial(
                     self.kernel,
                     Size { m, n: h, k: n },
-                    (Operand::new(ds, n, 1), k),
+                    (Operand::new(ds, pitch, 1), k),
                     &mut dq[column..],
                     d,
                 );
                 serial(
                     self.kernel,
                     by_depth,
-                    (Operand::new(ds, 1, n), q),
+                    (Operand::new(ds, 1, pitch), q),
                     &mut dkv[column..],
                     2 * d,
                 );
                 let dv = &mut dkv[d + column..];
-                serial(self.kernel, by_depth, (Operand::new(p, 1, n), rows(grad)), dv, 2 * d);
+                serial(self.kernel, by_depth, (Operand::new(p, 1, pitch), rows(grad)), dv, 2 * d);
             }
         });
     }
 }
 
-/// Rows of scores become probabilities; `lse` receives the logarithm of each row's normaliser.
+/// Rows of `n` scores, `pitch` apart, become probabilities, and zeros follow up to a whole vector where there is room;
+/// `lse` receives the logarithm of each row's normaliser. `ahead` is called before each row.
 #[inline(always)]
-pub(super) fn softmax_rows(scores: &mut [f32], lse: &mut [f32], n: usize, scale: f32) {
-    for (row, lse) in scores.chunks_exact_mut(n).zip(lse) {
+pub(super) fn softmax_rows(
+    (scores, pitch): (&mut [f32], usize),
+    lse: &mut [f32],
+    n: usize,
+    scale: f32,
+    ahead: impl Fn(usize),
+) {
+    let wide = n.next_multiple_of(math::LANES).min(pitch);
+    for (i, (row, lse)) in scores.chunks_exact_mut(pitch).zip(lse).enumerate() {
+        ahead(i);
+        let row = &mut row[..wide];
+        row[n..].fill(f32::NEG_INFINITY);
         let top = math::max(row) * scale;
         for s in &mut *row {
             *s = math::exp(*s * scale - top);

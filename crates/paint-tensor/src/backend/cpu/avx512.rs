@@ -169,6 +169,8 @@ pub(super) struct Tile<'a> {
     pub(super) cols: usize,
     /// Add to what is there instead of overwriting it.
     pub(super) add: bool,
+    /// Whether what lies beyond the rows and columns may be overwritten, up to 32 x 32.
+    pub(super) margin: bool,
 }
 
 /// Multiplies one packed `A` panel with one packed `B` panel into a tile.

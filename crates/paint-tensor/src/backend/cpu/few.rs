@@ -135,6 +135,7 @@ impl Product<'_> {
                         rows: LANES,
                         cols: LANES,
                         add: first > 0,
+                        margin: false,
                     };
                     let operands = (left, right, ahead);
                     amx::multiply(&registers, self.split, last - first, operands, &mut tile);

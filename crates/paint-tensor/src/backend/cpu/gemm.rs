@@ -70,6 +70,20 @@ pub(super) struct Size {
     pub(super) k: usize,
 }
 
+/// Where a product goes.
+pub(super) struct Output<'a> {
+    pub(super) data: &'a mut [f32],
+    /// From one row to the next.
+    pub(super) stride: usize,
+    /// Whether what lies beyond the product may be overwritten, to whole panels of rows and columns.
+    pub(super) margin: bool,
+}
+
+/// A number of rows or columns, rounded up to whole panels.
+pub(super) fn whole_panels(len: usize) -> usize {
+    len.next_multiple_of(NR)
+}
+
 /// `C = finish(A B)`, spread over the threads of the pool. `slope` receives the derivative of the activation, or is
 /// empty.
 pub(super) fn parallel(
@@ -101,7 +115,8 @@ pub(super) fn parallel(
     }
     blocks.into_par_iter().with_max_len(1).for_each(|(first, c, slope)| {
         let block = Size { m: c.len() / n, ..size };
-        packed.multiply_rows(block, a.rows_from(first), c, n, |c, [rows, cols]| {
+        let out = Output { data: c, stride: n, margin: false };
+        packed.multiply_rows(block, a.rows_from(first), out, |c, [rows, cols]| {
             finish_part(finish, c, slope, Part { first, n, rows, cols });
         });
     });
@@ -111,13 +126,18 @@ pub(super) fn parallel(
 pub(super) fn serial(
     kernel: Kernel,
     size: Size,
-    (a, b): (Operand, Operand),
+    operands: (Operand, Operand),
     c: &mut [f32],
     stride: usize,
 ) {
+    serial_into(kernel, size, operands, Output { data: c, stride, margin: false });
+}
+
+/// The same for any output.
+pub(super) fn serial_into(kernel: Kernel, size: Size, (a, b): (Operand, Operand), out: Output) {
     if size.m > 0 && size.n > 0 {
         let packed = Panels::new(kernel, size, b, false);
-        packed.multiply_rows(size, a, c, stride, |_, _| ());
+        packed.multiply_rows(size, a, out, |_, _| ());
     }
 }
 

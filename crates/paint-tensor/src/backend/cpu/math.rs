@@ -82,17 +82,23 @@ pub(super) fn gelu_tanh(x: f32) -> (f32, f32) {
     gated(x, RATE * x * (1.0 + CUBIC * square), RATE * (1.0 + 3.0 * CUBIC * square))
 }
 
-/// The sum of [`LANES`] interleaved accumulators, pairwise.
+/// [`LANES`] interleaved accumulators, joined pairwise.
 #[inline(always)]
-fn total(mut lanes: [f32; LANES]) -> f32 {
+fn joined(mut lanes: [f32; LANES], join: impl Fn(f32, f32) -> f32) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
-            lanes[lane] += lanes[lane + width];
+            lanes[lane] = join(lanes[lane], lanes[lane + width]);
         }
         width /= 2;
     }
     lanes[0]
+}
+
+/// Their sum.
+#[inline(always)]
+fn total(lanes: [f32; LANES]) -> f32 {
+    joined(lanes, |a, b| a + b)
 }
 
 /// `Σ f(x)`, in [`LANES`] interleaved accumulators.
@@ -159,16 +165,15 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 #[inline(always)]
 pub(super) fn max(x: &[f32]) -> f32 {
+    let larger = |best: f32, value: f32| if value > best { value } else { best };
     let (chunks, rest) = x.as_chunks::<LANES>();
     let mut lanes = [f32::NEG_INFINITY; LANES];
     for chunk in chunks {
         for lane in 0..LANES {
-            lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
+            lanes[lane] = larger(lanes[lane], chunk[lane]);
         }
     }
-    rest.iter()
-        .chain(&lanes)
-        .fold(f32::NEG_INFINITY, |best, &value| if value > best { value } else { best })
+    rest.iter().fold(joined(lanes, larger), |best, &value| larger(best, value))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 #[cfg(target_arch = "x86_64")]
 use rayon::prelude::*;
 
-use super::gemm::{Operand, Size};
+use super::gemm::{Operand, Output, Size};
 use super::kernel::Kernel;
 use super::portable;
 #[cfg(target_arch = "x86_64")]
@@ -65,21 +65,20 @@ impl<'a> Panels<'a> {
         &self,
         size: Size,
         a: Operand,
-        c: &mut [f32],
-        stride: usize,
+        out: Output,
         mut finish: impl FnMut(&mut [f32], [[usize; 2]; 2]),
     ) {
         match self {
             Self::Plain(b) => {
-                portable::multiply(size, a, *b, c, stride);
-                finish(c, [[0, size.m], [0, size.n]]);
+                portable::multiply(size, a, *b, out.data, out.stride);
+                finish(out.data, [[0, size.m], [0, size.n]]);
             }
             #[cfg(target_arch = "x86_64")]
             Self::Amx(split, b) => {
-                rows_amx(*split, size, a.row_lanes(), b.as_slice(), (c, stride), finish);
+                rows_amx(*split, size, a.row_lanes(), b.as_slice(), out, finish);
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(b) => rows_avx512(size, a.row_lanes(), b.as_slice(), (c, stride), finish),
+            Self::Avx512(b) => rows_avx512(size, a.row_lanes(), b.as_slice(), out, finish),
         }
     }
 }
@@ -152,7 +151,7 @@ fn rows_amx(
     Size { m, n, k }: Size,
     a: Lanes,
     b: &[f32],
-    (c, stride): (&mut [f32], usize),
+    Output { data: c, stride, margin }: Output,
     mut finish: impl FnMut(&mut [f32], [[usize; 2]; 2]),
 ) {
     use amx::{LANES, STEP};
@@ -191,7 +190,7 @@ fn rows_amx(
                     // Each row panel brings its share of the next columns into the cache.
                     let ahead = at + width / LANES * panel_len + panel * steps * split.ahead_len();
                     let operands = (&packed[panel * steps * step_len..], &b[at..], b.get(ahead..));
-                    let mut tile = Tile { out, stride, rows, cols, add: depth > 0 };
+                    let mut tile = Tile { out, stride, rows, cols, add: depth > 0, margin };
                     amx::multiply(&registers, split, steps, operands, &mut tile);
                 }
                 if depth + block == k {
@@ -211,7 +210,7 @@ fn rows_avx512(
     Size { m, n, k }: Size,
     a: Lanes,
     b: &[f32],
-    (c, stride): (&mut [f32], usize),
+    Output { data: c, stride, margin }: Output,
     mut finish: impl FnMut(&mut [f32], [[usize; 2]; 2]),
 ) {
     /// Depth of a block: a right panel of 32 KiB stays in the first-level cache while left panels pass.
@@ -232,7 +231,7 @@ fn rows_avx512(
                 let a = &packed[(panel * k + depth) * A_STEP..];
                 let rows = (m - panel * MR).min(MR);
                 let out = &mut c[panel * MR * stride + first_col..];
-                let mut tile = Tile { out, stride, rows, cols, add: depth > 0 };
+                let mut tile = Tile { out, stride, rows, cols, add: depth > 0, margin };
                 avx512::multiply(block, a, b, &mut tile);
             }
             if depth + block == k {

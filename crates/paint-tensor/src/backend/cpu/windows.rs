@@ -137,7 +137,7 @@ impl<'a> Problem<'a> {
                     self.scores(rows, head, window, scores);
                     vectorized(
                         #[inline(always)]
-                        || softmax_rows(scores, lse, n, 1.0),
+                        || softmax_rows((scores, n), lse, n, 1.0, |_| ()),
                     );
                     let v = Operand::new(&rows[2 * d + head * h..], 3 * d, 1);
                     let (p, size) = (Operand::new(scores, n, 1), Size { m: n, n: h, k: n });

@@ -23,8 +23,8 @@ pub(in super::super) enum Side {
     Right,
 }
 
-/// Packs lanes `first..first + count` (at most 32) at depths `from..from + depth`; what is missing to whole tiles is
-/// zero.
+/// Packs lanes `first..first + count` (at most 32) at depths `from..from + depth`. Depths that are missing to whole tiles
+/// are zero. Lanes that are missing hold anything: they end in rows or columns beyond the product.
 pub(in super::super) fn pack(
     split: Split,
     side: Side,
@@ -71,12 +71,11 @@ unsafe fn pack_rows<const PARTS: usize>(
     depth: usize,
     out: *mut f32,
 ) {
-    for lane in 0..LANES {
+    for lane in 0..count {
         for step in 0..depth.div_ceil(STEP) {
             let load = |at: usize| {
-                let there = if lane < count { depth.saturating_sub(at) } else { 0 };
-                let mask = avx512::mask(there);
-                // SAFETY: the mask leaves out what is beyond the depth, and lanes beyond the count are not read.
+                let mask = avx512::mask(depth.saturating_sub(at));
+                // SAFETY: the mask leaves out what is beyond the depth.
                 unsafe { _mm512_maskz_loadu_ps(mask, start.wrapping_add(lane * lane_step + at)) }
             };
             let tile = lane / 16 * TILE + lane % 16 * 64;
@@ -100,6 +99,9 @@ unsafe fn pack_steps<const PARTS: usize>(
     for step in (0..depth).step_by(STEP) {
         for half in 0..2 {
             let count = count.saturating_sub(16 * half).min(16);
+            if count == 0 {
+                continue;
+            }
             let fetch = |at: usize| {
                 let depths = depth.saturating_sub(at).min(16);
                 let place = ([first + 16 * half, count], [from + at, depths]);
