@@ -16,7 +16,8 @@ mod windows;
 pub(crate) use depthwise::{Depthwise, DepthwiseKernels};
 pub use precision::Precision;
 pub(crate) use problem::{
-    After, Attention, AttentionGrad, Conv, Epilogue, Gate, Gemm, HeadRows, Matrix, Window,
+    After, Attention, AttentionGrad, Chain, Conv, Epilogue, Gate, Gemm, HeadRows, Matrix, Next,
+    Window,
 };
 pub use table::{BACKENDS, BackendEntry, DeviceInfo, Memory};
 pub use training::StepRule;
@@ -144,6 +145,21 @@ pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
 
     /// The product and, where the epilogue asks for it, what its gradient reads.
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)>;
+    /// Two products, the second of what the first gives, which is kept if asked for.
+    fn gemm_chain(&self, first: &Gemm, next: &Next, keep: bool) -> Result<Chain> {
+        if let Some(chain) = self.fused_chain(first, next, keep) {
+            return Ok(chain);
+        }
+        let (hidden, saved) = self.gemm(first)?;
+        let a = Matrix::row_major(&hidden, first.n);
+        let (n, b, epilogue) = (next.n, next.b, next.epilogue);
+        let (out, _) = self.gemm(&Gemm { n, k: first.n, a, b, epilogue, ..*first })?;
+        Ok(Chain { hidden: keep.then_some(hidden), saved, out })
+    }
+    /// Both products together; none where one after the other is as fast.
+    fn fused_chain(&self, _first: &Gemm, _next: &Next, _keep: bool) -> Option<Chain> {
+        None
+    }
     /// The output `[B, M, D]` and `log Σ exp` of the scores `[B, h, M]`.
     fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)>;
     /// The gradients of the query rows `[B, M, D]` and of key and value rows `[B, N, 2D]`.

@@ -61,6 +61,24 @@ pub(crate) struct Gemm<'a> {
     pub(crate) full: bool,
 }
 
+/// A second product, whose left operand is what a first one gives.
+#[derive(Clone, Copy)]
+pub(crate) struct Next<'a> {
+    pub(crate) n: usize,
+    pub(crate) b: Matrix<'a>,
+    pub(crate) epilogue: Epilogue<'a>,
+}
+
+/// What two products in a row give.
+pub(crate) struct Chain {
+    /// The first product, if it was to be kept.
+    pub(crate) hidden: Option<Storage>,
+    /// What the epilogue of the first saves.
+    pub(crate) saved: Option<Storage>,
+    /// The second product.
+    pub(crate) out: Storage,
+}
+
 /// The rows of one of query, key or value: row `i` of batch `b` starts at `start + (b * rows + i) * row`.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadRows<'a> {

@@ -1,9 +1,9 @@
 //! Linear layers `y = x Wᵀ + b` over the last axis, with a residual fused into the store.
 
-use crate::backend::{Epilogue, Gemm, Matrix, Storage};
+use crate::backend::{Epilogue, Gemm, Matrix};
 use crate::shape::{checked_count, rows};
 use crate::tape::{Link, Rule, Sink};
-use crate::{Result, Tensor};
+use crate::{Device, Result, Tensor};
 
 impl Tensor {
     /// `x Wᵀ + b`: `[.., I]` with `weight [O, I]`, `bias [O]` → `[.., O]`.
@@ -27,7 +27,9 @@ impl Tensor {
         bias: Option<&Self>,
         residual: Option<&Self>,
     ) -> Result<Self> {
-        let (shape, out, _) = product(self, weight, bias, residual, store(bias, residual))?;
+        let (shape, sizes) = check((self.shape(), self.device()), weight, bias, residual)?;
+        let layer = layer(self, weight, sizes, store(bias, residual));
+        let (out, _) = self.device().backend().gemm(&layer)?;
         let bias_link = bias.map_or(&None, Self::link);
         let residual_link = residual.map_or(&None, Self::link);
         let links = [self.link(), weight.link(), bias_link, residual_link];
@@ -53,15 +55,14 @@ pub(super) fn store<'a>(bias: Option<&'a Tensor>, residual: Option<&'a Tensor>) 
     }
 }
 
-/// `epilogue(x Wᵀ)` with its shape and what the epilogue saved; `bias` and `residual` are checked here.
-pub(super) fn product(
-    x: &Tensor,
+/// The shape of `x Wᵀ` for an input of shape `x`, and its rows, columns and depth; `bias` and `residual` are checked too.
+pub(super) fn check(
+    (x, device): (&[usize], &Device),
     weight: &Tensor,
     bias: Option<&Tensor>,
     residual: Option<&Tensor>,
-    epilogue: Epilogue,
-) -> Result<(Vec<usize>, Storage, Option<Storage>)> {
-    let (m, i) = rows(x.shape(), "linear input")?;
+) -> Result<(Vec<usize>, [usize; 3])> {
+    let (m, i) = rows(x, "linear input")?;
     let [o, inner] = weight.dims2("linear weight")?;
     if inner != i {
         return Err(weight.shape_error("linear weight", format!("[O, {i}]")));
@@ -69,26 +70,39 @@ pub(super) fn product(
     if let Some(bias) = bias.filter(|bias| bias.shape() != [o]) {
         return Err(bias.shape_error("linear bias", format!("[{o}]")));
     }
-    let mut shape = x.shape().to_vec();
+    let mut shape = x.to_vec();
     *shape.last_mut().expect("rows() found a last axis") = o;
     checked_count(&shape, "linear")?;
     if let Some(residual) = residual.filter(|residual| residual.shape() != shape) {
         return Err(residual.shape_error("linear residual", format!("{shape:?}")));
     }
     for other in [Some(weight), bias, residual].into_iter().flatten() {
-        x.device().check_same(other.device(), "linear")?;
+        device.check_same(other.device(), "linear")?;
     }
-    let (out, saved) = x.device().backend().gemm(&Gemm {
-        batches: 1,
-        m,
-        n: o,
-        k: i,
-        a: Matrix::row_major(x.storage(), i),
-        b: Matrix::row_major(weight.storage(), i).transposed(),
-        epilogue,
-        full: false,
-    })?;
-    Ok((shape, out, saved))
+    Ok((shape, [m, o, i]))
+}
+
+/// `epilogue(x Wᵀ)` of checked sizes.
+pub(super) fn layer<'a>(
+    x: &'a Tensor,
+    weight: &'a Tensor,
+    [m, n, k]: [usize; 3],
+    epilogue: Epilogue<'a>,
+) -> Gemm<'a> {
+    let (a, b) = (Matrix::row_major(x.storage(), k), Matrix::row_major(weight.storage(), k));
+    Gemm { batches: 1, m, n, k, a, b: b.transposed(), epilogue, full: false }
+}
+
+/// `epilogue(dY W)`.
+pub(super) fn turned_layer<'a>(
+    dy: &'a Tensor,
+    weight: &'a Tensor,
+    epilogue: Epilogue<'a>,
+) -> Result<Gemm<'a>> {
+    let [o, i] = weight.dims2("linear weight")?;
+    let (a, b) = (Matrix::row_major(dy.storage(), o), Matrix::row_major(weight.storage(), i));
+    let m = dy.elem_count() / o;
+    Ok(Gemm { batches: 1, m, n: i, k: o, a, b, epilogue, full: false })
 }
 
 /// `epilogue(dY W)`: the gradient of the input, of the given shape.
@@ -98,11 +112,7 @@ pub(super) fn input_gradient(
     shape: &[usize],
     epilogue: Epilogue,
 ) -> Result<Tensor> {
-    let [o, i] = weight.dims2("linear weight")?;
-    let (a, b) = (Matrix::row_major(dy.storage(), o), Matrix::row_major(weight.storage(), i));
-    let m = dy.elem_count() / o;
-    let product = Gemm { batches: 1, m, n: i, k: o, a, b, epilogue, full: false };
-    let (dx, _) = dy.device().backend().gemm(&product)?;
+    let (dx, _) = dy.device().backend().gemm(&turned_layer(dy, weight, epilogue)?)?;
     Ok(Tensor::frozen(shape.to_vec(), dx, dy.device().clone()))
 }
 

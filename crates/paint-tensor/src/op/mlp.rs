@@ -1,8 +1,10 @@
 //! Two linear layers with a GELU between them, as one operation: the gradient of the GELU is fused into the store of
 //! the product it follows, and costs no pass of its own.
 
-use super::linear::{bias_gradient, input_gradient, product, store, weight_gradient};
-use crate::backend::{Epilogue, Storage};
+use super::linear::{
+    bias_gradient, check, input_gradient, layer, store, turned_layer, weight_gradient,
+};
+use crate::backend::{Chain, Epilogue, Matrix, Next, Storage};
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
 
@@ -21,18 +23,23 @@ impl Tensor {
         let Mlp { fc1: (w1, b1), fc2: (w2, b2) } = mlp;
         let slope = [self, w1, b1].iter().any(|x| x.requires_grad());
         let gelu = Epilogue::Gelu { bias: Some(b1.storage()), slope };
-        let (shape, hidden, saved) = product(self, w1, Some(b1), None, gelu)?;
-        let hidden = Self::frozen(shape, hidden, self.device().clone());
-        let (shape, out, _) = product(&hidden, w2, Some(b2), residual, store(Some(b2), residual))?;
+        let device = self.device();
+        let (hidden_shape, sizes) = check((self.shape(), device), w1, Some(b1), None)?;
+        let (shape, [_, n, k]) = check((&hidden_shape, device), w2, Some(b2), residual)?;
+        let b = Matrix::row_major(w2.storage(), k).transposed();
+        let next = Next { n, b, epilogue: store(Some(b2), residual) };
+        let first = layer(self, w1, sizes, gelu);
+        let Chain { hidden, saved, out } =
+            device.backend().gemm_chain(&first, &next, w2.requires_grad())?;
         let residual_link = residual.map_or(&None, Self::link);
         let links = [self.link(), w1.link(), b1.link(), w2.link(), b2.link(), residual_link];
         Ok(self.derived(shape, out, &links, || MlpRule {
             links: links.map(Clone::clone),
             weights: [w1.detach(), w2.detach()],
             input_shape: self.shape().to_vec(),
-            hidden_shape: hidden.shape().to_vec(),
             saved_input: w1.requires_grad().then(|| self.detach()),
-            saved_hidden: w2.requires_grad().then_some(hidden),
+            saved_hidden: hidden.map(|x| Self::frozen(hidden_shape.clone(), x, device.clone())),
+            hidden_shape,
             saved_gelu: saved,
         }))
     }
@@ -52,6 +59,26 @@ struct MlpRule {
     saved_gelu: Option<Storage>,
 }
 
+impl MlpRule {
+    /// The gradient below the GELU, if it is kept, and that of the input.
+    fn both_gradients(
+        &self,
+        grad: &Tensor,
+        epilogue: Epilogue,
+        keep: bool,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let [w1, w2] = &self.weights;
+        let [_, n] = w1.dims2("linear weight")?;
+        let b = Matrix::row_major(w1.storage(), n);
+        let next = Next { n, b, epilogue: Epilogue::None };
+        let first = turned_layer(grad, w2, epilogue)?;
+        let Chain { hidden, out, .. } = grad.device().backend().gemm_chain(&first, &next, keep)?;
+        let tensor = |shape: &[usize], x| Tensor::frozen(shape.to_vec(), x, grad.device().clone());
+        let below = hidden.map(|x| tensor(&self.hidden_shape, x));
+        Ok((below, Some(tensor(&self.input_shape, out))))
+    }
+}
+
 impl Rule for MlpRule {
     fn backward(&self, grad: Tensor, sink: &mut Sink) -> Result<()> {
         let [input, fc1_weight, fc1_bias, fc2_weight, fc2_bias, residual] = &self.links;
@@ -62,14 +89,20 @@ impl Rule for MlpRule {
         sink.add_to(fc2_bias, || bias_gradient(&grad))?;
         if let Some(saved) = &self.saved_gelu {
             let epilogue = Epilogue::GeluGradient(saved);
-            let below = input_gradient(&grad, &self.weights[1], &self.hidden_shape, epilogue)?;
+            let trains = fc1_weight.is_some() || fc1_bias.is_some();
+            let (below, dx) = match input {
+                Some(_) => self.both_gradients(&grad, epilogue, trains)?,
+                None => {
+                    let [_, w2] = &self.weights;
+                    (Some(input_gradient(&grad, w2, &self.hidden_shape, epilogue)?), None)
+                }
+            };
+            let below = || below.as_ref().expect("kept where the first layer trains");
             sink.add_to(fc1_weight, || {
-                weight_gradient(&below, self.saved_input.as_ref().expect(kept))
+                weight_gradient(below(), self.saved_input.as_ref().expect(kept))
             })?;
-            sink.add_to(fc1_bias, || bias_gradient(&below))?;
-            sink.add_to(input, || {
-                input_gradient(&below, &self.weights[0], &self.input_shape, Epilogue::None)
-            })?;
+            sink.add_to(fc1_bias, || bias_gradient(below()))?;
+            sink.add_to(input, || Ok(dx.expect("computed for an input that is tracked")))?;
         }
         sink.add_to(residual, || Ok(grad))
     }

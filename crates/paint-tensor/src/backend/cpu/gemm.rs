@@ -22,8 +22,8 @@ const PORTABLE_THREADS: usize = 4;
 
 impl Kernel {
     /// The rows of each task: whole panels, as many for one task as for another, enough tasks to keep every thread busy
-    /// to the end, and no more rows than the second-level cache holds in packed form.
-    fn task_rows(self, m: usize) -> Vec<usize> {
+    /// to the end, and no more rows than the second-level cache holds in packed form, or that part of them.
+    pub(super) fn task_rows(self, m: usize, part: usize) -> Vec<usize> {
         let threads = rayon::current_num_threads();
         let (panel, most, threads) = match self {
             #[cfg(target_arch = "x86_64")]
@@ -33,7 +33,7 @@ impl Kernel {
             Self::Portable => (14, 112, PORTABLE_THREADS),
         };
         let panels = m.div_ceil(panel);
-        let tasks = m.div_ceil(most).max(4 * threads).next_multiple_of(threads).min(panels);
+        let tasks = m.div_ceil(most / part).max(4 * threads).next_multiple_of(threads).min(panels);
         let first = |task: usize| m.min(task * panels / tasks * panel);
         (0..tasks).map(|task| first(task + 1) - first(task)).collect()
     }
@@ -105,21 +105,48 @@ pub(super) fn parallel(
         return few::multiply(split, size, (a, b), finish, c, slope);
     }
     let packed = Panels::new(kernel, size, b, true);
-    let (mut c, mut slope, mut first) = (c, slope, 0);
-    let mut blocks = Vec::new();
-    for rows in kernel.task_rows(m) {
-        let (block, below) = c.split_at_mut(rows * n);
-        let (rise, rest) = slope.split_at_mut(slope.len().min(rows * n));
-        blocks.push((first, block, rise));
-        (c, slope, first) = (below, rest, first + rows);
-    }
-    blocks.into_par_iter().with_max_len(1).for_each(|(first, c, slope)| {
-        let block = Size { m: c.len() / n, ..size };
+    let blocks = blocks(kernel.task_rows(m, 1), [(c, n), (slope, n)]);
+    blocks.into_par_iter().with_max_len(1).for_each(|(rows, [c, slope])| {
+        packed.block(size, rows, a.rows_from(rows[0]), finish, (c, slope));
+    });
+}
+
+/// The tasks of a product: first row and number of rows, and these rows of each output, given with its width. An output
+/// may be empty.
+pub(super) fn blocks<const N: usize>(
+    rows: Vec<usize>,
+    mut outputs: [(&mut [f32], usize); N],
+) -> Vec<([usize; 2], [&mut [f32]; N])> {
+    let mut first = 0;
+    let mut block = |rows: usize| {
+        let parts = outputs.each_mut().map(|(output, width)| {
+            let len = output.len().min(rows * *width);
+            let (part, rest) = std::mem::take(output).split_at_mut(len);
+            *output = rest;
+            part
+        });
+        first += rows;
+        ([first - rows, rows], parts)
+    };
+    rows.into_iter().map(&mut block).collect()
+}
+
+impl Panels<'_> {
+    /// `finish(A B)` for the rows of one task.
+    pub(super) fn block(
+        &self,
+        size: Size,
+        [first, m]: [usize; 2],
+        a: Operand,
+        finish: Finish,
+        (c, slope): (&mut [f32], &mut [f32]),
+    ) {
+        let n = size.n;
         let out = Output { data: c, stride: n, margin: false };
-        packed.multiply_rows(block, a.rows_from(first), out, |c, [rows, cols]| {
+        self.multiply_rows(Size { m, ..size }, a, out, |c, [rows, cols]| {
             finish_part(finish, c, slope, Part { first, n, rows, cols });
         });
-    });
+    }
 }
 
 /// `C = A B` on the calling thread; rows of `C` are `stride` apart.

@@ -6,6 +6,7 @@ mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod awake;
+mod chain;
 mod channelwise;
 mod columns;
 mod compose;
@@ -43,8 +44,8 @@ use self::attention::Problem;
 use self::kernel::Kernel;
 use self::storage::{build, build2, host, into_slab};
 use super::{
-    After, Attention, AttentionGrad, Backend, Binary, Conv, Gate, Gemm, Storage, Unary, Window,
-    WindowKernels,
+    After, Attention, AttentionGrad, Backend, Binary, Chain, Conv, Gate, Gemm, Next, Storage,
+    Unary, Window, WindowKernels,
 };
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
@@ -86,6 +87,10 @@ impl Backend for Cpu {
 
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
         Ok(product::product(self.kernel, gemm))
+    }
+
+    fn fused_chain(&self, first: &Gemm, next: &Next, keep: bool) -> Option<Chain> {
+        product::two_products(self.kernel, first, next, keep)
     }
 
     fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)> {

@@ -1,12 +1,13 @@
 //! A product as operations describe it, in terms of the loops of `gemm.rs`.
 
+use super::chain;
 use super::finish::Finish;
 use super::gemm::{self, Operand, Size};
 use super::kernel::Kernel;
 use super::packs::FEW_ROWS;
 use super::parallel;
-use super::storage::{build2, host, packs};
-use crate::backend::{Epilogue, Gemm, Matrix, Storage};
+use super::storage::{build, build2, host, packs};
+use crate::backend::{Chain, Epilogue, Gemm, Matrix, Next, Storage};
 
 fn operand(matrix: Matrix, batch: usize) -> Operand {
     let skip = batch * matrix.batch;
@@ -31,12 +32,41 @@ fn finish(epilogue: Epilogue) -> Finish {
     }
 }
 
+fn size(gemm: &Gemm) -> Size {
+    Size { m: gemm.m, n: gemm.n, k: gemm.k }
+}
+
+/// Elements of the slope that an epilogue asks for.
+fn slope_len(gemm: &Gemm) -> usize {
+    let asks = matches!(gemm.epilogue, Epilogue::Gelu { slope: true, .. });
+    if asks { gemm.m * gemm.n } else { 0 }
+}
+
+/// Two products in a row, where their sizes suit that.
+pub(super) fn two_products(kernel: Kernel, first: &Gemm, next: &Next, keep: bool) -> Option<Chain> {
+    let Gemm { m, n: width, .. } = *first;
+    if first.batches > 1 || !chain::suits(size(first)) {
+        return None;
+    }
+    let hidden_len = if keep { m * width } else { 0 };
+    let mut rest = None;
+    let out = build(m * next.n, |out| {
+        rest = Some(build2([hidden_len, slope_len(first)], |hidden, slope| {
+            let one = (size(first), operand(first.b, 0), finish(first.epilogue));
+            let size = Size { m, n: next.n, k: width };
+            let two = (size, operand(next.b, 0), finish(next.epilogue));
+            chain::multiply(kernel, operand(first.a, 0), [one, two], [hidden, slope, out]);
+        }));
+    });
+    let (hidden, slope) = rest.expect("set while the output was written");
+    let saved = (slope.len() > 0).then_some(slope);
+    Some(Chain { hidden: keep.then_some(hidden), saved, out })
+}
+
 /// The product and, where the epilogue asks for it, the slope of the activation.
 pub(super) fn product(kernel: Kernel, gemm: &Gemm) -> (Storage, Option<Storage>) {
-    let Gemm { batches, m, n, k, .. } = *gemm;
-    let size = Size { m, n, k };
-    let slope_len =
-        if matches!(gemm.epilogue, Epilogue::Gelu { slope: true, .. }) { m * n } else { 0 };
+    let Gemm { batches, m, n, .. } = *gemm;
+    let (size, slope_len) = (size(gemm), slope_len(gemm));
     let (out, slope) = build2([batches * m * n, slope_len], |out, slope| {
         if batches == 1 {
             let operands = (operand(gemm.a, 0), right_operand(gemm.b, m));
