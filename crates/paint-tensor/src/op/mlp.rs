@@ -90,12 +90,11 @@ impl Rule for MlpRule {
         if let Some(saved) = &self.saved_gelu {
             let epilogue = Epilogue::GeluGradient(saved);
             let trains = fc1_weight.is_some() || fc1_bias.is_some();
-            let (below, dx) = match input {
-                Some(_) => self.both_gradients(&grad, epilogue, trains)?,
-                None => {
-                    let [_, w2] = &self.weights;
-                    (Some(input_gradient(&grad, w2, &self.hidden_shape, epilogue)?), None)
-                }
+            let (below, dx) = if input.is_some() {
+                self.both_gradients(&grad, epilogue, trains)?
+            } else {
+                let [_, w2] = &self.weights;
+                (Some(input_gradient(&grad, w2, &self.hidden_shape, epilogue)?), None)
             };
             let below = || below.as_ref().expect("kept where the first layer trains");
             sink.add_to(fc1_weight, || {
