@@ -22,6 +22,7 @@ mod gemm;
 mod kernel;
 mod layout;
 mod math;
+mod memory;
 mod packs;
 mod panels;
 mod parallel;
