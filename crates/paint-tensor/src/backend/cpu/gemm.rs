@@ -76,6 +76,10 @@ pub(super) struct Output<'a> {
     /// From one row to the next.
     pub(super) stride: usize,
     /// Whether what lies beyond the product may be overwritten, to whole panels of rows and columns.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only the kernel of x86 writes whole tiles")
+    )]
     pub(super) margin: bool,
 }
 

@@ -45,7 +45,7 @@ fn slope_len(gemm: &Gemm) -> usize {
 /// Two products in a row, where their sizes suit that.
 pub(super) fn two_products(kernel: Kernel, first: &Gemm, next: &Next, keep: bool) -> Option<Chain> {
     let Gemm { m, n: width, .. } = *first;
-    if first.batches > 1 || !chain::suits(size(first)) {
+    if first.batches > 1 || next.n == 0 || !chain::suits(size(first)) {
         return None;
     }
     let hidden_len = if keep { m * width } else { 0 };
