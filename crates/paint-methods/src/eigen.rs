@@ -30,14 +30,14 @@ impl Eigen {
         let values: Vec<f64> = self.values.iter().map(|value| f(*value)).collect();
         Arch::new().dispatch(
             #[inline(always)]
-            || sum_of_squares(&values, &self.vectors),
+            || recompose(&values, &self.vectors),
         )
     }
 }
 
 /// `Σ λᵢ vᵢ vᵢᵀ`.
 #[inline(always)]
-fn sum_of_squares(values: &[f64], vectors: &[f64]) -> Vec<f64> {
+fn recompose(values: &[f64], vectors: &[f64]) -> Vec<f64> {
     let n = values.len();
     let mut a = vec![0.0; n * n];
     for (band, rows) in a.chunks_mut((BAND * n).max(1)).enumerate() {

@@ -66,7 +66,7 @@ impl MlpRule {
         grad: &Tensor,
         epilogue: Epilogue,
         keep: bool,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    ) -> Result<(Option<Tensor>, Tensor)> {
         let [w1, w2] = &self.weights;
         let [_, n] = w1.dims2("linear weight")?;
         let b = Matrix::row_major(w1.storage(), n);
@@ -75,7 +75,7 @@ impl MlpRule {
         let Chain { hidden, out, .. } = grad.device().backend().gemm_chain(&first, &next, keep)?;
         let tensor = |shape: &[usize], x| Tensor::frozen(shape.to_vec(), x, grad.device().clone());
         let below = hidden.map(|x| tensor(&self.hidden_shape, x));
-        Ok((below, Some(tensor(&self.input_shape, out))))
+        Ok((below, tensor(&self.input_shape, out)))
     }
 }
 
@@ -91,7 +91,8 @@ impl Rule for MlpRule {
             let epilogue = Epilogue::GeluGradient(saved);
             let trains = fc1_weight.is_some() || fc1_bias.is_some();
             let (below, dx) = if input.is_some() {
-                self.both_gradients(&grad, epilogue, trains)?
+                let (below, dx) = self.both_gradients(&grad, epilogue, trains)?;
+                (below, Some(dx))
             } else {
                 let [_, w2] = &self.weights;
                 (Some(input_gradient(&grad, w2, &self.hidden_shape, epilogue)?), None)
@@ -104,5 +105,63 @@ impl Rule for MlpRule {
             sink.add_to(input, || Ok(dx.expect("computed for an input that is tracked")))?;
         }
         sink.add_to(residual, || Ok(grad))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    fn values(shape: &[usize], seed: usize) -> Tensor {
+        let value = |i: usize| ((i * 37 + seed * 11) % 101) as f32 / 101.0 - 0.5;
+        let data = (0..shape.iter().product()).map(value).collect();
+        Tensor::from_vec(data, shape, &Device::cpu()).unwrap()
+    }
+
+    /// More rows than share columns, so that both products share their tasks.
+    const ROWS: usize = 700;
+
+    #[test]
+    fn many_rows_have_the_values_and_gradients_of_the_layers_one_after_the_other() {
+        let shapes: [&[usize]; 6] = [&[ROWS, 9], &[33, 9], &[33], &[7, 33], &[7], &[ROWS, 7]];
+        for tracked in [
+            [true; 6],
+            [true, false, false, false, false, true],
+            [false, true, true, true, false, false],
+        ] {
+            let inputs: Vec<Tensor> = (0..6)
+                .map(|i| values(shapes[i], i))
+                .zip(tracked)
+                .map(|(x, tracked)| if tracked { x.variable() } else { x })
+                .collect();
+            let [x, w1, b1, w2, b2, residual] = &inputs[..] else { unreachable!("six inputs") };
+            let fused = x.mlp(Mlp { fc1: (w1, b1), fc2: (w2, b2) }, Some(residual)).unwrap();
+            let hidden = x.linear(w1, Some(b1)).unwrap().gelu().unwrap();
+            let apart = hidden.linear_residual(w2, Some(b2), residual).unwrap();
+            let close = |a: &Tensor, b: &Tensor, what: &str| {
+                let (a, b) = (a.to_vec().unwrap(), b.to_vec().unwrap());
+                let far = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                // Sums of 700 products below one.
+                assert!(a.len() == b.len() && far < 1e-3, "{what}: {far}");
+            };
+            close(&fused, &apart, "values");
+            let [one, two] =
+                [fused, apart].map(|y| y.mul(&y).unwrap().sum_all().unwrap().backward().unwrap());
+            for (i, input) in inputs.iter().enumerate() {
+                match (one.get(input), two.get(input)) {
+                    (Some(a), Some(b)) => close(a, b, &format!("gradient {i}")),
+                    (a, b) => assert!(a.is_none() && b.is_none() && !tracked[i], "gradient {i}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_layer_without_outputs_gives_none() {
+        let [x, w1, b1] = [&[ROWS, 9][..], &[33, 9], &[33]].map(|shape| values(shape, 1));
+        let [w2, b2] = [&[0, 33][..], &[0]].map(|shape| values(shape, 2));
+        let y = x.mlp(Mlp { fc1: (&w1, &b1), fc2: (&w2, &b2) }, None).unwrap();
+        assert_eq!(y.shape(), [ROWS, 0]);
     }
 }

@@ -4,8 +4,12 @@
 
 #![expect(unsafe_code, reason = "tasks write the columns of their heads")]
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use super::amx;
 use super::columns::Columns;
 use super::gemm::{Operand, Output, Size, serial, serial_into, whole_panels};
 use super::kernel::Kernel;
@@ -30,11 +34,16 @@ impl<'a> Rows<'a> {
         &self.data[self.start + image * self.len * self.row + column..]
     }
 
-    /// Brings so many columns of a row into the second-level cache. There may be no such row.
+    /// Brings these columns of a row, which need not be there, into the second-level cache.
     #[inline(always)]
-    fn fetch(&self, image: usize, row: usize, columns: std::ops::Range<usize>) {
-        let at = self.start + (image * self.len + row) * self.row;
-        fetch(self.data, at + columns.start..at + columns.end);
+    fn fetch(&self, image: usize, row: usize, columns: Range<usize>) {
+        #[cfg(target_arch = "x86_64")]
+        for column in columns.step_by(32) {
+            let at = self.start + (image * self.len + row) * self.row + column;
+            amx::fetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(self.data.as_ptr().wrapping_add(at));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (image, row, columns);
     }
 }
 
@@ -73,17 +82,6 @@ impl<'a> Problem<'a> {
             v: rows(attention.v, attention.kv_len),
         }
     }
-}
-
-/// Brings elements, which need not be there, into the second-level cache.
-#[inline(always)]
-fn fetch(data: &[f32], at: std::ops::Range<usize>) {
-    #[cfg(target_arch = "x86_64")]
-    for at in at.step_by(32) {
-        super::amx::fetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(data.as_ptr().wrapping_add(at));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (data, at);
 }
 
 impl Problem<'_> {

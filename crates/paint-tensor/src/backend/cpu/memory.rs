@@ -11,12 +11,12 @@ use memmap2::MmapMut;
 const LARGE: usize = 1 << 18;
 
 /// Floats that are zero at first.
-pub(super) enum Memory {
+pub(super) enum HostMemory {
     Heap(Vec<f32>),
     Mapped(MmapMut),
 }
 
-impl Memory {
+impl HostMemory {
     pub(super) fn zeros(len: usize) -> Self {
         let mapped = (len >= LARGE).then(|| MmapMut::map_anon(len * size_of::<f32>()));
         // A system that does not map memory is asked in the usual way, which ends the process if there is none.
@@ -24,13 +24,13 @@ impl Memory {
     }
 }
 
-impl Default for Memory {
+impl Default for HostMemory {
     fn default() -> Self {
         Self::Heap(Vec::new())
     }
 }
 
-impl Deref for Memory {
+impl Deref for HostMemory {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
@@ -41,7 +41,7 @@ impl Deref for Memory {
     }
 }
 
-impl DerefMut for Memory {
+impl DerefMut for HostMemory {
     fn deref_mut(&mut self) -> &mut [f32] {
         match self {
             Self::Heap(memory) => memory,
@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn memory_is_zero_and_writable_on_both_sides_of_the_limit() {
         for (len, mapped) in [(LARGE - 1, false), (LARGE, true)] {
-            let mut memory = Memory::zeros(len);
-            assert_eq!(matches!(memory, Memory::Mapped(_)), mapped);
+            let mut memory = HostMemory::zeros(len);
+            assert_eq!(matches!(memory, HostMemory::Mapped(_)), mapped);
             assert!(memory.len() == len && memory.iter().all(|&x| x == 0.0));
             memory[len - 1] = 1.5;
             assert_eq!(memory[len - 1], 1.5);

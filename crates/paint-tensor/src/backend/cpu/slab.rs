@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::memory::Memory;
+use super::memory::HostMemory;
 use super::packs::Packs;
 
 /// 64 bytes: one cache line, one AVX-512 register.
@@ -18,7 +18,7 @@ const BUSY: usize = 32 << 20;
 
 /// A cache-line aligned block that returns to the pool when the last user drops it.
 pub(super) struct Block {
-    memory: Memory,
+    memory: HostMemory,
     /// Where the aligned part lies inside `memory`.
     span: Range<usize>,
     packs: Packs,
@@ -54,7 +54,7 @@ impl Drop for Block {
 
 /// Free blocks by capacity, and how much is lent out.
 struct Pool {
-    free: BTreeMap<usize, Vec<Memory>>,
+    free: BTreeMap<usize, Vec<HostMemory>>,
     idle: usize,
     lent: usize,
     /// The most that was ever lent out at once.
@@ -76,7 +76,7 @@ impl Pool {
         len.next_multiple_of(step)
     }
 
-    fn take(&mut self, len: usize) -> Memory {
+    fn take(&mut self, len: usize) -> HostMemory {
         let class = Self::class(len);
         // A block up to a quarter larger serves as well.
         let fit = self.free.range(class..=class + class / 4).next().map(|(&capacity, _)| capacity);
@@ -84,20 +84,20 @@ impl Pool {
             self.remove(capacity)
         } else {
             self.make_room(class);
-            Memory::zeros(class)
+            HostMemory::zeros(class)
         };
         self.lent += memory.len();
         self.peak = self.peak.max(self.lent);
         memory
     }
 
-    fn give(&mut self, memory: Memory) {
+    fn give(&mut self, memory: HostMemory) {
         self.lent -= memory.len();
         self.idle += memory.len();
         self.free.entry(memory.len()).or_default().push(memory);
     }
 
-    fn remove(&mut self, capacity: usize) -> Memory {
+    fn remove(&mut self, capacity: usize) -> HostMemory {
         let blocks = self.free.get_mut(&capacity).expect("the capacity was found in the map");
         let memory = blocks.pop().expect("empty lists are removed from the map");
         if blocks.is_empty() {
