@@ -132,18 +132,22 @@ impl SourceStatistics {
     }
 }
 
-/// What tells domains apart: for each image the mean and the log variance of every channel over its tokens,
-/// `[B, N, D]` → `[B, 2 D]`.
-fn style_of(tokens: &Tensor) -> paint_nn::Result<Tensor> {
-    let [b, _, d] = tokens.dims3("tokens")?;
-    let mean = tokens.mean(1)?; // [B, D]
-    let centred = tokens.sub(&mean.reshape([b, 1, d])?)?;
-    let variance = centred.mul(&centred)?.mean(1)?;
-    Ok(Tensor::concat(&[&mean, &variance.add_scalar(1e-8)?.log()?], 1)?)
+/// What tells domains apart: for each image the mean and the log variance of every channel over its tokens, of one
+/// `[B, N, D]` after the other: `[B, 2 D]` for each.
+fn style_of(tokens: &[&Tensor]) -> paint_nn::Result<Tensor> {
+    let mut parts = Vec::with_capacity(2 * tokens.len());
+    for tokens in tokens {
+        let [b, _, d] = tokens.dims3("tokens")?;
+        let mean = tokens.mean(1)?; // [B, D]
+        let centred = tokens.sub(&mean.reshape([b, 1, d])?)?;
+        let variance = centred.mul(&centred)?.mean(1)?;
+        parts.extend([mean, variance.add_scalar(1e-8)?.log()?]);
+    }
+    Ok(Tensor::concat(&parts.iter().collect::<Vec<_>>(), 1)?)
 }
 
 /// The same on the host, one row an image.
-pub(crate) fn key_of(tokens: &Tensor) -> paint_nn::Result<Vec<Vec<f32>>> {
+pub(crate) fn key_of(tokens: &[&Tensor]) -> paint_nn::Result<Vec<Vec<f32>>> {
     let style = style_of(tokens)?;
     let width = style.shape()[1];
     Ok(style.to_vec()?.chunks_exact(width).map(<[f32]>::to_vec).collect())

@@ -81,6 +81,7 @@ mod gradient;
 mod memory;
 mod recentre;
 mod statistic_loss;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -89,7 +90,7 @@ use std::sync::Arc;
 
 use paint_nn::backbone::{Backbone, Request};
 use paint_settings::Describe as _;
-use paint_tensor::Tensor;
+use paint_tensor::{Device, Tensor};
 
 use crate::build_args::BuildArgs;
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
@@ -247,17 +248,24 @@ impl Keel {
                 running.step(model, (&self.config, span), (images, classes))?
             }
         };
-        if let Some(&value) = logits.to_vec()?.iter().find(|z| !z.is_finite()) {
+        let rows = logits.to_vec()?;
+        if let Some(&value) = rows.iter().find(|z| !z.is_finite()) {
             return Err(Error::Diverged { what: "a logit", value, step: self.step });
         }
-        self.correlation.observe(&logits.argmax()?);
+        let host = Tensor::from_vec(rows, logits.shape(), &Device::cpu())?;
+        self.correlation.observe(&host.argmax()?);
         let span = self.span();
         if let Form::BatchNorms(running) = &self.form {
             running.follow(&mut *self.model.0, (&self.config, span))?;
         }
         let correlated = self.in_runs();
         scalars.push(("correlated", f64::from(u8::from(correlated))));
-        let logits = if correlated { prior::corrected(&logits)? } else { logits };
+        let logits = if correlated {
+            let corrected = prior::corrected(&host)?.to_vec()?;
+            Tensor::from_vec(corrected, logits.shape(), logits.device())?
+        } else {
+            logits
+        };
         self.step += 1;
         Ok(Step { logits, scalars, prompt: None })
     }

@@ -35,7 +35,7 @@ impl SourceStatistics {
         });
         for first in (0..n).step_by(CHUNK) {
             let embedding = model.embed(&images.slice(0, first, CHUNK.min(n - first))?.detach())?;
-            sums.borrow_mut().keys.extend(key_of(&embedding)?);
+            sums.borrow_mut().keys.extend(key_of(&[&embedding])?);
             let hook = Collector { first, sums: &sums };
             let request = Request { after_block: Some(&hook), ..Request::default() };
             let pooled = model.forward_embedded(&embedding, &request)?.pooled.to_vec()?;
@@ -102,7 +102,7 @@ impl AfterBlock for Collector<'_> {
             let count = t - prefix;
             let patches = tokens.slice(1, prefix, count)?;
             if index == 0 {
-                let keys = key_of(&patches)?;
+                let keys = key_of(&[&patches])?;
                 sums.keys[self.first..]
                     .iter_mut()
                     .zip(keys)
@@ -110,7 +110,7 @@ impl AfterBlock for Collector<'_> {
             }
             sums.blocks[index].patches.extend(rows(patches.mean(1)?)?);
             let flat = patches.reshape([b * count, d])?;
-            let square = flat.transpose(0, 1)?.matmul(&flat)?.to_vec()?;
+            let square = flat.gram()?.to_vec()?;
             let sum = &mut sums.blocks[index].square;
             sum.resize(sums.d * sums.d, 0.0);
             sum.iter_mut().zip(square).for_each(|(sum, x)| *sum += f64::from(x) / count as f64);

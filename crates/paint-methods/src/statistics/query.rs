@@ -144,7 +144,7 @@ impl AfterBlock for Style {
         let [_, t, _] = tokens.dims3("tokens")?;
         if index == 0 && t > prefix {
             let patches = tokens.slice(1, prefix, t - prefix)?;
-            *self.0.borrow_mut() = Some(style_of(&patches)?);
+            *self.0.borrow_mut() = Some(style_of(&[&patches])?);
         }
         Ok(tokens)
     }

@@ -30,6 +30,16 @@ impl Tensor {
             shared,
         }))
     }
+
+    /// `xᵀ x` of `[N, D]`, stored in full. It has no gradient rule.
+    pub fn gram(&self) -> Result<Self> {
+        let [_, d] = self.dims2("gram")?;
+        self.refuse_gradient("gram")?;
+        let x = || Stack::of(self, true);
+        let gemm = Gemm { full: true, ..gemm(&x().transposed(), &x()) };
+        let (out, _) = self.device().backend().gemm(&gemm)?;
+        Ok(Self::frozen(vec![d, d], out, self.device().clone()))
+    }
 }
 
 /// A stack of matrices `[batches, rows, cols]` read with or without transposition.
@@ -71,10 +81,9 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// `[batches, m, n]` as one flat tensor; the caller gives it its shape.
-fn product(on: &Tensor, a: &Stack, b: &Stack) -> Result<Tensor> {
+fn gemm<'a>(a: &Stack<'a>, b: &Stack<'a>) -> Gemm<'a> {
     let ((m, k), (_, n)) = (a.size(), b.size());
-    let product = Gemm {
+    Gemm {
         batches: a.batches,
         m,
         n,
@@ -83,9 +92,14 @@ fn product(on: &Tensor, a: &Stack, b: &Stack) -> Result<Tensor> {
         b: b.matrix(),
         epilogue: Epilogue::None,
         full: false,
-    };
-    let (out, _) = on.device().backend().gemm(&product)?;
-    Ok(Tensor::frozen(vec![a.batches * m * n], out, on.device().clone()))
+    }
+}
+
+/// `[batches, m, n]` as one flat tensor; the caller gives it its shape.
+fn product(on: &Tensor, a: &Stack, b: &Stack) -> Result<Tensor> {
+    let gemm = gemm(a, b);
+    let (out, _) = on.device().backend().gemm(&gemm)?;
+    Ok(Tensor::frozen(vec![gemm.batches * gemm.m * gemm.n], out, on.device().clone()))
 }
 
 struct MatmulRule {

@@ -190,6 +190,7 @@ pub(crate) const CASES: &[Case] = &[
 
 /// Operations without a gradient.
 pub(crate) const PLAIN: &[Case] = &[
+    case("gram", &[&[7, 5]], |x| x[0].gram()),
     case("lerp", &[&[2, 5], &[2, 5]], |x| x[0].lerp(&x[1], 0.3)),
     case("restore", &[&[2, 5], &[2, 5]], |x| x[0].restore(&x[1], &[9, 0, 3])),
     case("distort", &[&[2, 3, 6, 5]], |x| {

@@ -9,9 +9,10 @@ use paint_tensor::{Device, Tensor};
 use super::config::Config;
 use super::domain::{Domain, blend};
 use super::memory::{Keys, Memory};
+use super::sums::Sums;
 use super::transport::{Counts, Map, evidence};
 use crate::Result;
-use crate::statistics::{BlockStatistics, SourceStatistics, key_of};
+use crate::statistics::{BlockStatistics, PatchStatistics, SourceStatistics, key_of};
 
 /// The most that the deviation of a channel is stretched.
 const STRETCH: f64 = 10.0;
@@ -78,23 +79,26 @@ pub(super) fn forward(
     (embedding, classes): (&Tensor, Option<&[usize]>),
     (mode, reach): (Mode, Reach),
 ) -> Result<(Features, Found)> {
-    let keys = RefCell::new(key_of(embedding)?);
     let aligner = Aligner {
         reference,
         config,
         memory: RefCell::new(memory),
-        keys,
+        embedding,
         chosen: Cell::new(None),
         weights: RefCell::default(),
+        unread: RefCell::default(),
         mode,
         reach,
     };
     let request = Request { classes, after_block: Some(&aligner), ..Request::default() };
     let features = model.forward_embedded(embedding, &request)?;
-    let weights = aligner.weights.borrow();
+    let Aligner { memory, chosen, weights, unread, .. } = aligner;
+    let weights = weights.into_inner();
     let weight = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
-    let domain = aligner.chosen.get().map(|at| aligner.memory.borrow().domains[at].id);
-    Ok((features, Found { domain, weight }))
+    let Some(at) = chosen.get() else { return Ok((features, Found { domain: None, weight })) };
+    let domain = &mut memory.into_inner().domains[at];
+    Sums::blend(&unread.into_inner(), domain)?;
+    Ok((features, Found { domain: Some(domain.id), weight }))
 }
 
 #[derive(Debug)]
@@ -102,12 +106,14 @@ struct Aligner<'a> {
     reference: &'a Reference,
     config: &'a Config,
     memory: RefCell<&'a mut Memory>,
-    /// Of the embedding; block 0 adds its own.
-    keys: RefCell<Vec<Vec<f32>>>,
+    /// `[B, N, D]`; keys come from it and from block 0.
+    embedding: &'a Tensor,
     /// The place of the domain, from block 0 on; none where images are clean.
     chosen: Cell<Option<usize>>,
     /// `w` of each aligned block.
     weights: RefCell<Vec<f64>>,
+    /// Sums that the pass does not need, for the end of it.
+    unread: RefCell<Vec<Sums>>,
     mode: Mode,
     reach: Reach,
 }
@@ -118,39 +124,31 @@ impl AfterBlock for Aligner<'_> {
         let last = self.config.first_block + self.config.blocks;
         let has_patches = t > prefix;
         let aligns = has_patches && (self.config.first_block..last).contains(&index);
-        let patches = || tokens.slice(1, prefix, t - prefix);
-        let mut slice = (aligns || index == 0 && has_patches).then(patches).transpose()?;
+        let patches = (aligns || index == 0 && has_patches)
+            .then(|| tokens.slice(1, prefix, t - prefix))
+            .transpose()?;
         if index == 0 {
-            self.choose(slice.as_ref(), b)?;
+            self.choose(patches.as_ref(), b)?;
         }
         let Some(at) = self.chosen.get() else { return Ok(tokens) };
         let domain = &mut self.memory.borrow_mut().domains[at];
-        let mut is_aligned = false;
-        if let Some(patches) = slice.as_ref().filter(|_| aligns)
-            && let Some(aligned) = self.patches(domain, index, patches, b).map_err(narrow)?
-        {
-            (slice, is_aligned) = (Some(aligned), true);
-        }
-        let mut parts = Vec::new();
-        let mut is_moved = false;
-        if prefix > 0 {
-            let cls = tokens.slice(1, 0, 1)?;
-            let is_full = self.reach == Reach::Full;
-            let moved = if is_full { self.cls(domain, index, &cls)? } else { None };
-            is_moved = moved.is_some();
-            parts.push(moved.unwrap_or(cls));
-        }
-        if !is_moved && !is_aligned {
+        let aligned = match &patches {
+            Some(patches) if aligns => self.patches(domain, index, patches).map_err(narrow)?,
+            _ => None,
+        };
+        let moved = if prefix > 0 && self.reach == Reach::Full {
+            self.cls(domain, index, &tokens.slice(1, 0, 1)?)?
+        } else {
+            None
+        };
+        if moved.is_none() && aligned.is_none() {
             return Ok(tokens);
         }
         // Distillation token and registers stay as they are.
-        let others = t.min(prefix).saturating_sub(1);
-        if others > 0 {
-            parts.push(tokens.slice(1, 1, others)?);
-        }
-        if has_patches {
-            parts.push(slice.map_or_else(patches, Ok)?);
-        }
+        let start = usize::from(moved.is_some());
+        let end = if aligned.is_some() { prefix } else { t };
+        let between = (start < end).then(|| tokens.slice(1, start, end - start)).transpose()?;
+        let parts: Vec<Tensor> = moved.into_iter().chain(between).chain(aligned).collect();
         Ok(match &parts[..] {
             [only] => only.clone(),
             parts => Tensor::concat(&parts.iter().collect::<Vec<_>>(), 1)?,
@@ -175,11 +173,9 @@ impl Aligner<'_> {
     /// Finds the domain, from the keys of the embedding and of block 0.
     fn choose(&self, patches: Option<&Tensor>, b: usize) -> paint_nn::Result<()> {
         let source = &self.reference.statistics;
-        let mut rows = self.keys.take();
-        if let Some(patches) = patches {
-            rows.iter_mut().zip(key_of(patches)?).for_each(|(row, more)| row.extend(more));
-        }
-        let (keys, memory) = (Keys::new(rows, source), &mut *self.memory.borrow_mut());
+        let parts: Vec<&Tensor> = [self.embedding].into_iter().chain(patches).collect();
+        let keys = Keys::new(key_of(&parts)?, source);
+        let memory = &mut **self.memory.borrow_mut();
         self.chosen.set(match self.mode {
             Mode::Look => memory.find(&keys),
             Mode::Learn => {
@@ -243,8 +239,9 @@ impl Aligner<'_> {
             scale.push((1.0 + w * (ratio - 1.0)) as f32);
             added.push((w * (f64::from(source.cls_mean[at]) - m * ratio)) as f32);
         }
-        let row = |data| Tensor::from_vec(data, [1, 1, d], cls.device());
-        Ok(Some(cls.mul(&row(scale)?)?.add(&row(added)?)?))
+        scale.extend(added);
+        let both = Tensor::from_vec(scale, [2, 1, d], cls.device())?;
+        Ok(Some(cls.mul(&both.slice(0, 0, 1)?)?.add(&both.slice(0, 1, 1)?)?))
     }
 
     /// Patches `[B, N, D]` along the domain's map (Eq. 4); none where they stay as they are.
@@ -253,37 +250,25 @@ impl Aligner<'_> {
         domain: &mut Domain,
         index: usize,
         patches: &Tensor,
-        b: usize,
     ) -> Result<Option<Tensor>> {
-        let statistics = &self.reference.statistics;
+        let Reference { statistics, bases } = self.reference;
         let (Some(source), Some((basis, offset))) =
-            (&statistics.blocks[index].patch, &self.reference.bases[index])
+            (&statistics.blocks[index].patch, &bases[index])
         else {
             return Ok(None);
         };
         let projected = patches.linear(basis, Some(offset))?; // [B, N, r]
-        let (images, seen) = (domain.images, domain.seen);
-        let state = Arc::make_mut(&mut domain.patches[index]);
         if self.mode == Mode::Learn {
-            let [_, tokens, d] = patches.dims3("patches")?;
-            let (rows, r) = (b * tokens, source.rank());
-            let flat = projected.reshape([rows, r])?;
-            let square = flat.transpose(0, 1)?.matmul(&flat)?.scale(1.0 / rows as f32)?.to_vec()?;
-            let mean = patches.reshape([rows, d])?.mean(0)?.to_vec()?;
-            let rho = b as f32 / images as f32;
-            blend(&mut state.mean, mean, rho);
-            blend(&mut state.square, square, rho);
-            if state.map.as_ref().is_none_or(|map| map.is_stale(seen)) {
-                let draws = match self.reach {
-                    Reach::Full => images as f64,
-                    Reach::Patches { draws } => draws.min(images as f64),
-                };
-                let counts =
-                    Counts { seen, images: images as f64, draws, clean: statistics.images as f64 };
-                let how = (self.config.strength, self.config.shrinkage);
-                state.map = Some(Map::new(source, (&state.mean, &state.square), counts, how));
+            let sums = Sums::of(index, patches, &projected)?;
+            let map = &domain.patches[index].map;
+            if map.as_ref().is_some_and(|map| !map.is_stale(domain.seen)) {
+                self.unread.borrow_mut().push(sums);
+            } else {
+                Sums::blend(&[sums], domain)?;
+                self.renew(domain, index, source);
             }
         }
+        let state = Arc::make_mut(&mut domain.patches[index]);
         let Some(map) = &mut state.map else { return Ok(None) };
         self.weights.borrow_mut().push(f64::from(map.weight));
         if map.weight == 0.0 {
@@ -294,5 +279,19 @@ impl Aligner<'_> {
         }
         let Some((turned, added)) = &map.placed else { return Ok(None) };
         Ok(Some(projected.linear_residual(turned, Some(added), patches)?))
+    }
+
+    /// Makes the map of a block anew, from the domain's statistics.
+    fn renew(&self, domain: &mut Domain, index: usize, source: &PatchStatistics) {
+        let (seen, images) = (domain.seen, domain.images as f64);
+        let draws = match self.reach {
+            Reach::Full => images,
+            Reach::Patches { draws } => draws.min(images),
+        };
+        let clean = self.reference.statistics.images as f64;
+        let counts = Counts { seen, images, draws, clean };
+        let how = (self.config.strength, self.config.shrinkage);
+        let state = Arc::make_mut(&mut domain.patches[index]);
+        state.map = Some(Map::new(source, (&state.mean, &state.square), counts, how));
     }
 }

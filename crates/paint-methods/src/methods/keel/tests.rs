@@ -9,7 +9,7 @@ use toml::toml;
 use crate::statistics::{SourceStatistics, StatisticsFrom};
 use crate::{BuildArgs, Method, by_name, tiny_vit};
 
-fn vit(seed: u64) -> Vit {
+pub(super) fn vit(seed: u64) -> Vit {
     tiny_vit::build(tiny_vit::CONFIG, seed, &[], &Device::cpu())
 }
 
@@ -26,7 +26,7 @@ fn images(seed: u64, b: usize, [low, high]: [f32; 2], [h, w]: [usize; 2]) -> Ten
     Tensor::from_vec(data, [b, 3, h, w], &Device::cpu()).unwrap()
 }
 
-fn tiny(seed: u64, b: usize, range: [f32; 2]) -> Tensor {
+pub(super) fn tiny(seed: u64, b: usize, range: [f32; 2]) -> Tensor {
     images(seed, b, range, [8, 12])
 }
 
@@ -37,7 +37,7 @@ fn file(model: &Vit) -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-fn keel(model: &Vit, settings: &toml::Table) -> Box<dyn Method> {
+pub(super) fn keel(model: &Vit, settings: &toml::Table) -> Box<dyn Method> {
     let (_folder, path) = file(model);
     let args = BuildArgs {
         statistics: Some(StatisticsFrom::File(&path)),
@@ -50,7 +50,7 @@ fn bits(tensor: &Tensor) -> Vec<u32> {
     tensor.to_vec().unwrap().into_iter().map(f32::to_bits).collect()
 }
 
-fn scalar(step: &crate::Step, name: &str) -> f64 {
+pub(super) fn scalar(step: &crate::Step, name: &str) -> f64 {
     step.scalars.iter().find(|(key, _)| *key == name).unwrap().1
 }
 
