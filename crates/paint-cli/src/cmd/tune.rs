@@ -30,14 +30,15 @@ use plan::Plan;
 
 /// Find the best settings of a method for a model
 ///
-/// Needs clean, labelled images. They are corrupted in ways that no benchmark has, alone and two at a time. Many
-/// candidates see few of them, the best third three times as many, and the last three all of them, with several seeds
-/// and three times as many rounds over the corruptions (scenario.rounds), because settings that ruin a model need time
-/// to do so. Each visit of a corruption takes other images, as long as there are some. A candidate is ranked by its
-/// mean accuracy, or by that of its last round where it is lower. The settings that the method has anyway are always
-/// among the last three, and stay unless another candidate is better by half a point, and by more than the standard
-/// error over the seeds, and loses no corruption on the way. OUT/preset.toml then holds the choice, which `run`,
-/// `bench`, `adapt` and `serve` take with --preset; OUT/tune.json holds what speaks for it.
+/// Needs clean, labelled images. A method that reads source images needs others for that, or it learns these by heart.
+/// The images are corrupted in ways that no benchmark has, alone and two at a time. Many candidates see few of them,
+/// the best third three times as many, and the last three all of them, with several seeds and three times as many
+/// rounds over the corruptions (scenario.rounds), because settings that ruin a model need time to do so. Each visit of
+/// a corruption takes other images, as long as there are some. A candidate is ranked by its mean accuracy, or by that
+/// of its last round where it is lower. The settings that the method has anyway are always among the last three, and
+/// stay unless another candidate is better by half a point, and by more than the standard error over the seeds, and
+/// loses no corruption on the way. OUT/preset.toml then holds the choice, which `run`, `bench`, `adapt` and `serve`
+/// take with --preset; OUT/tune.json holds what speaks for it.
 ///
 /// A search can be killed at any moment: the same command continues it and makes the same choice.
 #[derive(Debug, clap::Args)]
