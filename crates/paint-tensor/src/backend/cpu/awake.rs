@@ -52,6 +52,11 @@ pub(crate) fn run<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
+/// Whether threads are awake for some piece of work.
+pub(super) fn is_on() -> bool {
+    IS_TAKEN.load(Ordering::Relaxed)
+}
+
 /// Waits a moment for the other threads.
 fn gather(is_over: &AtomicBool, all_began: impl Fn() -> bool) {
     let begun = Instant::now();

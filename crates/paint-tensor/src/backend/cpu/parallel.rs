@@ -2,11 +2,14 @@
 
 use rayon::prelude::*;
 
+use super::awake;
+
 /// Elements of one task: few enough to balance the load, many enough to outweigh the cost of a task. The number does
 /// not depend on that of threads, so that a reduction over tasks has one order.
 pub(super) const GRAIN: usize = 1 << 14;
 
-/// Elements of two outputs that the calling thread writes alone: waking another one takes as long.
+/// Elements of two outputs that the calling thread writes alone where it would have to wake another one, which takes as
+/// long.
 const ALONE: usize = 1 << 16;
 
 /// Runs `f` compiled for the best instruction set found at run time. `f` should be `#[inline(always)]`.
@@ -43,7 +46,8 @@ pub(super) fn for_rows2(
 ) {
     let rows = rows_per_task(width_a.max(width_b));
     let (len_a, len_b) = (rows * width_a, rows * width_b);
-    if a.len().max(b.len()) > ALONE {
+    let alone = if awake::is_on() { GRAIN } else { ALONE };
+    if a.len().max(b.len()) > alone {
         let chunks = a.par_chunks_mut(len_a).zip(b.par_chunks_mut(len_b));
         let chunks = chunks.enumerate().with_max_len(1);
         chunks.for_each(|(task, (a, b))| f(task * rows, a, b));
