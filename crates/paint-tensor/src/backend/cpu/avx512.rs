@@ -1,7 +1,8 @@
 //! The AVX-512 matrix-product kernel: a 14 x 32 tile of the output in 28 registers.
 //!
-//! Both operands are packed first, so that the inner loop reads memory in order: `A` in panels of 14 rows stored 16
-//! apart, `B` in panels of 32 columns.
+//! `B` is packed in panels of 32 columns, so that the inner loop reads it in order, and `A` in panels of 14 rows stored
+//! 16 apart, unless its rows can be read as they lie. Both come into the first-level cache a few depths ahead, and the
+//! tile that will be written while its sums are computed.
 
 #![expect(
     unsafe_code,
@@ -9,11 +10,12 @@
 )]
 
 use std::arch::x86_64::{
-    __m512, __mmask16, _mm512_castpd_ps, _mm512_castps_pd, _mm512_fmadd_ps, _mm512_mask_storeu_ps,
-    _mm512_maskz_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_shuffle_f32x4,
-    _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps, _mm512_unpacklo_pd,
-    _mm512_unpacklo_ps,
+    __m512, __mmask16, _MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm512_castpd_ps, _mm512_castps_pd,
+    _mm512_fmadd_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_set1_ps,
+    _mm512_setzero_ps, _mm512_shuffle_f32x4, _mm512_storeu_ps, _mm512_unpackhi_pd,
+    _mm512_unpackhi_ps, _mm512_unpacklo_pd, _mm512_unpacklo_ps,
 };
+use std::hint::black_box;
 
 /// Rows of a tile.
 pub(super) const MR: usize = 14;
@@ -21,6 +23,11 @@ pub(super) const MR: usize = 14;
 const NR: usize = super::gemm::NR;
 /// Floats between two depths of a packed `A` panel: `MR` rounded up to a register.
 pub(super) const A_STEP: usize = 16;
+
+/// Depths by which operands are fetched ahead.
+const AHEAD: usize = 12;
+/// Floats between two rows of `A` at multiples of which rows share the places of the first-level cache.
+const COLLISION: usize = 512;
 
 /// True if this CPU runs the kernel.
 pub(super) fn available() -> bool {
@@ -173,16 +180,43 @@ pub(super) struct Tile<'a> {
     pub(super) margin: bool,
 }
 
-/// Multiplies one packed `A` panel with one packed `B` panel into a tile.
-pub(super) fn multiply(depth: usize, a: &[f32], b: &[f32], tile: &mut Tile) {
-    assert!(a.len() >= depth * A_STEP && b.len() >= depth * NR);
+/// Up to [`MR`] rows of the left operand.
+#[derive(Clone, Copy)]
+pub(super) enum Left<'a> {
+    /// Side by side, [`A_STEP`] floats from one depth to the next.
+    Packed(&'a [f32]),
+    /// One after the other, so many floats apart.
+    Rows(&'a [f32], usize),
+}
+
+/// Whether rows are read as they lie, because a panel of them stays in the first-level cache.
+pub(super) fn reads_rows(a: Lanes) -> bool {
+    a.depth_step == 1 && !a.lane_step.is_multiple_of(COLLISION)
+}
+
+/// Multiplies rows of `A` with one packed `B` panel into a tile.
+pub(super) fn multiply(depth: usize, a: Left, b: &[f32], tile: &mut Tile) {
+    let (a, lane, is_packed) = match a {
+        Left::Packed(a) => {
+            assert!(a.len() >= depth * A_STEP);
+            (a, 1, true)
+        }
+        Left::Rows(a, lane) => {
+            assert!(a.len() >= (tile.rows - 1) * lane + depth);
+            (a, lane, false)
+        }
+    };
+    assert!(b.len() >= depth * NR);
     assert!((1..=MR).contains(&tile.rows) && (1..=NR).contains(&tile.cols));
     assert!(tile.out.len() >= (tile.rows - 1) * tile.stride + tile.cols && available());
+    let (a, b) = (a.as_ptr(), b.as_ptr());
     macro_rules! by_rows {
         ($($rows:literal)*) => {
             match tile.rows {
                 // SAFETY: AVX-512 and all lengths were checked above; stores are masked to `cols`.
-                $($rows => unsafe { kernel::<$rows>(depth, a.as_ptr(), b.as_ptr(), tile) },)*
+                $($rows if is_packed => unsafe { kernel::<$rows, true>(depth, (a, 1), b, tile) },
+                // SAFETY: as above.
+                $rows => unsafe { kernel::<$rows, false>(depth, (a, lane), b, tile) },)*
                 _ => unreachable!("rows were checked"),
             }
         };
@@ -191,25 +225,51 @@ pub(super) fn multiply(depth: usize, a: &[f32], b: &[f32], tile: &mut Tile) {
 }
 
 #[target_feature(enable = "avx512f")]
-unsafe fn kernel<const R: usize>(
+unsafe fn kernel<const R: usize, const PACKED: bool>(
     depth: usize,
-    mut a: *const f32,
+    (a, lane): (*const f32, usize),
     mut b: *const f32,
     tile: &mut Tile,
 ) {
+    // The compiler knows these of packed rows.
+    let (lane, step) = if PACKED { (1, A_STEP) } else { (lane, 1) };
     let full = mask(16);
     let mut acc = [[_mm512_setzero_ps(); 2]; R];
-    for _ in 0..depth {
-        // SAFETY: `multiply` checked that both panels hold `depth` steps.
+    // A prefetch cannot fault, whatever the address.
+    for row in 0..R {
+        let at = tile.out.as_ptr().wrapping_add(row * tile.stride);
+        fetch_line::<_MM_HINT_ET0>(at);
+        fetch_line::<_MM_HINT_ET0>(at.wrapping_add(16));
+    }
+    let mut rows = [a; R];
+    for (row, at) in rows.iter_mut().enumerate() {
+        *at = at.wrapping_add(row * lane);
+    }
+    if !PACKED {
+        // Else the compiler computes each address from the one before, in a chain as long as the sums of a depth.
+        rows = black_box(rows);
+    }
+    for k in 0..depth {
+        fetch_line::<_MM_HINT_T0>(b.wrapping_add(AHEAD * NR));
+        fetch_line::<_MM_HINT_T0>(b.wrapping_add(AHEAD * NR + 16));
+        if PACKED {
+            fetch_line::<_MM_HINT_T0>(a.wrapping_add((k + AHEAD) * A_STEP));
+        }
+        // SAFETY: `multiply` checked that both operands hold `depth` steps.
         unsafe {
             let b0 = _mm512_maskz_loadu_ps(full, b);
             let b1 = _mm512_maskz_loadu_ps(full, b.add(16));
-            for (i, row) in acc.iter_mut().enumerate() {
-                let value = _mm512_set1_ps(*a.add(i));
-                row[0] = _mm512_fmadd_ps(value, b0, row[0]);
-                row[1] = _mm512_fmadd_ps(value, b1, row[1]);
+            // Without a loop the compiler keeps the sums in registers.
+            macro_rules! add {
+                ($($row:literal)*) => {
+                    $(if $row < R {
+                        let value = _mm512_set1_ps(*rows[$row].add(k * step));
+                        acc[$row][0] = _mm512_fmadd_ps(value, b0, acc[$row][0]);
+                        acc[$row][1] = _mm512_fmadd_ps(value, b1, acc[$row][1]);
+                    })*
+                };
             }
-            a = a.add(A_STEP);
+            add!(0 1 2 3 4 5 6 7 8 9 10 11 12 13);
             b = b.add(NR);
         }
     }
@@ -229,4 +289,11 @@ unsafe fn kernel<const R: usize>(
             }
         }
     }
+}
+
+/// Brings the 64 bytes at an address, which may be any, into the cache.
+#[inline(always)]
+fn fetch_line<const HINT: i32>(at: *const f32) {
+    // SAFETY: a prefetch cannot fault.
+    unsafe { _mm_prefetch::<HINT>(at.cast()) };
 }

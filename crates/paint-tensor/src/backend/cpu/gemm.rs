@@ -290,6 +290,26 @@ mod tests {
         (113, 70, 2),
     ];
 
+    /// Rows a multiple of 512 floats apart would push each other out of the cache, and are packed.
+    #[test]
+    fn the_distance_of_rows_does_not_change_a_bit() {
+        let (m, n, k) = (45, 70, 300);
+        let (a, b) = (values(m * k, 1), values(n * k, 2));
+        for kernel in kernels() {
+            let [close, far] = [k, 512].map(|distance| {
+                let mut spread = vec![f32::NAN; (m - 1) * distance + k];
+                for (to, row) in spread.chunks_mut(distance).zip(a.chunks(k)) {
+                    to[..k].copy_from_slice(row);
+                }
+                let operands = (Operand::new(&spread, distance, 1), Operand::new(&b, 1, k));
+                let mut c = vec![f32::NAN; m * n];
+                serial(kernel, Size { m, n, k }, operands, &mut c, n);
+                c
+            });
+            assert!(close == far && close.iter().all(|c| c.is_finite()), "{kernel:?}");
+        }
+    }
+
     #[test]
     fn a_weight_that_stays_packed_gives_the_same_bits() {
         let (m, n, k) = (70, 130, 900);

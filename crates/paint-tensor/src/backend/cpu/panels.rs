@@ -12,7 +12,7 @@ use super::portable;
 #[cfg(target_arch = "x86_64")]
 use super::{
     amx,
-    avx512::{self, A_STEP, Lanes, MR, Tile},
+    avx512::{self, A_STEP, Lanes, Left, MR, Tile},
     gemm::NR,
     packs::Form,
     slab::Block,
@@ -213,29 +213,38 @@ fn rows_avx512(
     Output { data: c, stride, margin }: Output,
     mut finish: impl FnMut(&mut [f32], [[usize; 2]; 2]),
 ) {
-    /// Depth of a block: a right panel of 32 KiB stays in the first-level cache while left panels pass.
+    /// Depth of a block: a right panel of 32 KiB passes the first-level cache while the left one stays there.
     const KC: usize = 256;
-    let mut packed = Block::take((m.div_ceil(MR) * A_STEP * k).max(1));
-    let packed = packed.as_mut_slice();
-    for panel in 0..m.div_ceil(MR) {
-        let out = &mut packed[panel * A_STEP * k..(panel + 1) * A_STEP * k];
-        avx512::pack(a, panel * MR, (m - panel * MR).min(MR), k, out, A_STEP);
-    }
+    /// Floats of a packed right operand that stay in the second-level cache: half of 1 MiB.
+    const COLUMNS: usize = 1 << 17;
+    let panels = m.div_ceil(MR);
+    let rows_of = |panel: usize| (m - panel * MR).min(MR);
+    let packed = (k == 0 || !avx512::reads_rows(a)).then(|| {
+        pack_panels(panels, A_STEP * k, false, |panel, out| {
+            avx512::pack(a, panel * MR, rows_of(panel), k, out, A_STEP);
+        })
+    });
+    let operand = |panel: usize, depth: usize| match &packed {
+        Some(packed) => Left::Packed(&packed.as_slice()[(panel * k + depth) * A_STEP..]),
+        None => Left::Rows(&a.data[panel * MR * a.lane_step + depth..], a.lane_step),
+    };
     let mut depth = 0;
     loop {
         let block = (k - depth).min(KC);
-        for first_col in (0..n).step_by(NR) {
-            let b = &b[first_col * k + depth * NR..];
-            let cols = (n - first_col).min(NR);
-            for panel in 0..m.div_ceil(MR) {
-                let a = &packed[(panel * k + depth) * A_STEP..];
-                let rows = (m - panel * MR).min(MR);
-                let out = &mut c[panel * MR * stride + first_col..];
-                let mut tile = Tile { out, stride, rows, cols, add: depth > 0, margin };
-                avx512::multiply(block, a, b, &mut tile);
-            }
-            if depth + block == k {
-                finish(c, [[0, m], [first_col, first_col + cols]]);
+        let width = (COLUMNS / block.max(1) / NR).max(1) * NR;
+        for left in (0..n).step_by(width) {
+            let right = (left + width).min(n);
+            for panel in 0..panels {
+                let (rows, operand) = (rows_of(panel), operand(panel, depth));
+                for first_col in (left..right).step_by(NR) {
+                    let cols = (n - first_col).min(NR);
+                    let out = &mut c[panel * MR * stride + first_col..];
+                    let mut tile = Tile { out, stride, rows, cols, add: depth > 0, margin };
+                    avx512::multiply(block, operand, &b[first_col * k + depth * NR..], &mut tile);
+                }
+                if depth + block == k {
+                    finish(c, [[panel * MR, panel * MR + rows], [left, right]]);
+                }
             }
         }
         depth += block;
