@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::finish::{Finish, Part, finish_part};
 use super::kernel::Kernel;
-use super::packs::Packs;
+use super::packs::{FEW_ROWS, Packs};
 use super::panels::Panels;
 #[cfg(target_arch = "x86_64")]
 use super::{amx, avx512, few};
@@ -33,6 +33,12 @@ impl Kernel {
             Self::Portable => (14, 112, PORTABLE_THREADS),
         };
         let panels = m.div_ceil(panel);
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Avx512 && (threads..=FEW_ROWS / panel).contains(&panels) {
+            // Panels of nearly as many rows, as many for each thread: the right operand stays in the cache anyway.
+            let tasks = panels.next_multiple_of(threads).min(m);
+            return (0..tasks).map(|task| m * (task + 1) / tasks - m * task / tasks).collect();
+        }
         let tasks = m.div_ceil(most / part).max(4 * threads).next_multiple_of(threads).min(panels);
         let first = |task: usize| m.min(task * panels / tasks * panel);
         (0..tasks).map(|task| first(task + 1) - first(task)).collect()
