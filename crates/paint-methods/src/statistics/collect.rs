@@ -110,7 +110,7 @@ impl AfterBlock for Collector<'_> {
             }
             sums.blocks[index].patches.extend(rows(patches.mean(1)?)?);
             let flat = patches.reshape([b * count, d])?;
-            let square = flat.gram()?.to_vec()?;
+            let square = flat.detach().gram()?.to_vec()?;
             let sum = &mut sums.blocks[index].square;
             sum.resize(sums.d * sums.d, 0.0);
             sum.iter_mut().zip(square).for_each(|(sum, x)| *sum += f64::from(x) / count as f64);

@@ -1,8 +1,8 @@
 //! The AVX-512 matrix-product kernel: a 14 x 32 tile of the output in 28 registers.
 //!
 //! `B` is packed in panels of 32 columns, so that the inner loop reads it in order, and `A` in panels of 14 rows stored
-//! 16 apart, unless its rows can be read as they lie. Both come into the first-level cache a few depths ahead, and the
-//! tile that will be written while its sums are computed.
+//! 16 apart, unless its rows can be read as they lie. What is packed comes into the first-level cache a few depths
+//! ahead, and the tile that will be written while its sums are computed.
 
 #![expect(
     unsafe_code,
@@ -24,9 +24,9 @@ const NR: usize = super::gemm::NR;
 /// Floats between two depths of a packed `A` panel: `MR` rounded up to a register.
 pub(super) const A_STEP: usize = 16;
 
-/// Depths by which operands are fetched ahead.
+/// Depths by which packed operands are fetched ahead.
 const AHEAD: usize = 12;
-/// Floats between two rows of `A` at multiples of which rows share the places of the first-level cache.
+/// Rows of `A` that are a multiple of so many floats apart, 2 KiB, share the sets of the first-level cache.
 const COLLISION: usize = 512;
 
 /// True if this CPU runs the kernel.
@@ -196,6 +196,7 @@ pub(super) fn reads_rows(a: Lanes) -> bool {
 
 /// Multiplies rows of `A` with one packed `B` panel into a tile.
 pub(super) fn multiply(depth: usize, a: Left, b: &[f32], tile: &mut Tile) {
+    assert!((1..=MR).contains(&tile.rows) && (1..=NR).contains(&tile.cols));
     let (a, lane, is_packed) = match a {
         Left::Packed(a) => {
             assert!(a.len() >= depth * A_STEP);
@@ -207,7 +208,6 @@ pub(super) fn multiply(depth: usize, a: Left, b: &[f32], tile: &mut Tile) {
         }
     };
     assert!(b.len() >= depth * NR);
-    assert!((1..=MR).contains(&tile.rows) && (1..=NR).contains(&tile.cols));
     assert!(tile.out.len() >= (tile.rows - 1) * tile.stride + tile.cols && available());
     let (a, b) = (a.as_ptr(), b.as_ptr());
     macro_rules! by_rows {

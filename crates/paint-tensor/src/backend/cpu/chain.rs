@@ -34,7 +34,7 @@ pub(super) fn multiply(
     let width = first.0.n;
     let [one, two] = [first, second].map(|(size, b, _)| Panels::new(kernel, size, b, true));
     let outputs = [(hidden, width), (slope, width), (out, second.0.n)];
-    let blocks = blocks(kernel.task_rows(first.0.m, PART), outputs);
+    let blocks = blocks(kernel.task_rows(first.0, PART), outputs);
     blocks.into_par_iter().with_max_len(1).for_each(|(rows, [hidden, slope, out])| {
         let mut scratch = Block::take(if hidden.is_empty() { rows[1] * width } else { 0 });
         let hidden = if hidden.is_empty() { scratch.as_mut_slice() } else { hidden };

@@ -9,21 +9,27 @@ use rayon::prelude::*;
 
 use super::finish::{Finish, Part, finish_part};
 use super::kernel::Kernel;
-use super::packs::{FEW_ROWS, Packs};
+use super::packs::Packs;
 use super::panels::Panels;
 #[cfg(target_arch = "x86_64")]
-use super::{amx, avx512, few};
+use super::{amx, avx512, few, packs::FEW_ROWS};
 
 /// Columns of a panel, and of one pass of the store.
 pub(super) const NR: usize = 32;
+
+/// Floats of a right operand that stay in the second-level cache with AVX-512: 1 MiB.
+#[cfg(target_arch = "x86_64")]
+const STAYS: usize = 1 << 18;
 
 /// The blocks of the portable kernel are cut for this many threads, however many there are.
 const PORTABLE_THREADS: usize = 4;
 
 impl Kernel {
-    /// The rows of each task: whole panels, as many for one task as for another, enough tasks to keep every thread busy
-    /// to the end, and no more rows than the second-level cache holds in packed form, or that part of them.
-    pub(super) fn task_rows(self, m: usize, part: usize) -> Vec<usize> {
+    /// The rows of each task: as many for one task as for another, enough tasks to keep every thread busy to the end, and
+    /// no more rows than the second-level cache holds in packed form, or that part of them. Whole panels, but for small
+    /// products with AVX-512.
+    pub(super) fn task_rows(self, size: Size, part: usize) -> Vec<usize> {
+        let m = size.m;
         let threads = rayon::current_num_threads();
         let (panel, most, threads) = match self {
             #[cfg(target_arch = "x86_64")]
@@ -34,8 +40,9 @@ impl Kernel {
         };
         let panels = m.div_ceil(panel);
         #[cfg(target_arch = "x86_64")]
-        if self == Self::Avx512 && (threads..=FEW_ROWS / panel).contains(&panels) {
-            // Panels of nearly as many rows, as many for each thread: the right operand stays in the cache anyway.
+        if self == Self::Avx512 && m <= FEW_ROWS && panels >= threads && size.n * size.k <= STAYS {
+            // Tasks of nearly equal size, as many for each thread: it does not matter how often they read the right
+            // operand.
             let tasks = panels.next_multiple_of(threads).min(m);
             return (0..tasks).map(|task| m * (task + 1) / tasks - m * task / tasks).collect();
         }
@@ -115,7 +122,7 @@ pub(super) fn parallel(
         return few::multiply(split, size, (a, b), finish, c, slope);
     }
     let packed = Panels::new(kernel, size, b, true);
-    let blocks = blocks(kernel.task_rows(m, 1), [(c, n), (slope, n)]);
+    let blocks = blocks(kernel.task_rows(size, 1), [(c, n), (slope, n)]);
     blocks.into_par_iter().with_max_len(1).for_each(|(rows, [c, slope])| {
         packed.block(size, rows, a.rows_from(rows[0]), finish, (c, slope));
     });
@@ -208,7 +215,7 @@ mod tests {
             (3, 70, 300),
             (120, 10, 513),
             // More columns than stay in the cache.
-            (40, 1000, 200),
+            (40, 1000, 300),
             (29, 47, 0),
         ] {
             for layout in 0..4 {
@@ -245,7 +252,7 @@ mod tests {
 
     #[test]
     fn fused_stores_equal_separate_passes() {
-        for size in [(45, 70, 40), (40, 1000, 200)] {
+        for size in [(45, 70, 40), (40, 1000, 300)] {
             check_fused_stores(size);
         }
     }
@@ -303,11 +310,12 @@ mod tests {
         let (a, b) = (values(m * k, 1), values(n * k, 2));
         for kernel in kernels() {
             let [close, far] = [k, 512].map(|distance| {
-                let mut spread = vec![f32::NAN; (m - 1) * distance + k];
-                for (to, row) in spread.chunks_mut(distance).zip(a.chunks(k)) {
+                let mut spread = vec![f32::NAN; 7 + (m - 1) * distance + k];
+                for (to, row) in spread[7..].chunks_mut(distance).zip(a.chunks(k)) {
                     to[..k].copy_from_slice(row);
                 }
-                let operands = (Operand::new(&spread, distance, 1), Operand::new(&b, 1, k));
+                let left = Operand::new(&spread[7..], distance, 1);
+                let operands = (left, Operand::new(&b, 1, k));
                 let mut c = vec![f32::NAN; m * n];
                 serial(kernel, Size { m, n, k }, operands, &mut c, n);
                 c

@@ -11,7 +11,7 @@ use super::packs::Packs;
 const ALIGN: usize = 16;
 
 /// Beside the most that was ever lent out, the pool may hold one part in so many of it, so that the steps of a stream,
-/// once it has settled, allocate nothing.
+/// once it has settled, usually allocate nothing.
 const SPARE: usize = 16;
 /// Floats, 8 MiB, the least of that part: the blocks of one image's prediction.
 const LEAST_SPARE: usize = 2 << 20;
