@@ -61,17 +61,6 @@ const fn step_len(parts: usize) -> usize {
     LANES * STEP * parts / 2
 }
 
-/// Brings the 128 bytes from an element on into the cache; `HINT` is one of `_mm_prefetch`'s.
-#[inline(always)]
-pub(super) fn fetch<const HINT: i32>(from: *const f32) {
-    let at = from.cast::<i8>();
-    // SAFETY: a prefetch cannot fault.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<HINT>(at);
-        std::arch::x86_64::_mm_prefetch::<HINT>(at.wrapping_add(64));
-    }
-}
-
 /// Multiplies `steps` steps of a packed left panel with those of a packed right panel into a tile of at most 32 x 32. A
 /// third slice, if there, is fetched into the cache meanwhile.
 pub(super) fn multiply(

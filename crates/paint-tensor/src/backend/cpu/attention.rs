@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-#[cfg(target_arch = "x86_64")]
-use super::amx;
 use super::columns::Columns;
 use super::gemm::{Operand, Output, Size, serial, serial_into, whole_panels};
 use super::kernel::Kernel;
 use super::math;
 use super::parallel::vectorized;
+#[cfg(target_arch = "x86_64")]
+use super::prefetch;
 use super::slab::Block;
 use super::storage::host;
 use crate::backend::{Attention, HeadRows};
@@ -40,7 +40,9 @@ impl<'a> Rows<'a> {
         #[cfg(target_arch = "x86_64")]
         for column in columns.step_by(32) {
             let at = self.start + (image * self.len + row) * self.row + column;
-            amx::fetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(self.data.as_ptr().wrapping_add(at));
+            prefetch::row::<{ std::arch::x86_64::_MM_HINT_T1 }>(
+                self.data.as_ptr().wrapping_add(at),
+            );
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = (image, row, columns);

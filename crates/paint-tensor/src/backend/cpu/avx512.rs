@@ -1,8 +1,8 @@
 //! The AVX-512 matrix-product kernel: a 14 x 32 tile of the output in 28 registers.
 //!
 //! `B` is packed in panels of 32 columns, so that the inner loop reads it in order, and `A` in panels of 14 rows stored
-//! 16 apart, unless its rows can be read as they lie. What is packed comes into the first-level cache a few depths
-//! ahead, and the tile that will be written while its sums are computed.
+//! 16 apart, unless its rows can be read as they lie. Packed operands are fetched into the first-level cache a few
+//! depths ahead, and the tile of the output before its sums begin.
 
 #![expect(
     unsafe_code,
@@ -10,12 +10,14 @@
 )]
 
 use std::arch::x86_64::{
-    __m512, __mmask16, _MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm512_castpd_ps, _mm512_castps_pd,
+    __m512, __mmask16, _MM_HINT_ET0, _MM_HINT_T0, _mm512_castpd_ps, _mm512_castps_pd,
     _mm512_fmadd_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_set1_ps,
     _mm512_setzero_ps, _mm512_shuffle_f32x4, _mm512_storeu_ps, _mm512_unpackhi_pd,
     _mm512_unpackhi_ps, _mm512_unpacklo_pd, _mm512_unpacklo_ps,
 };
 use std::hint::black_box;
+
+use super::prefetch;
 
 /// Rows of a tile.
 pub(super) const MR: usize = 14;
@@ -235,11 +237,9 @@ unsafe fn kernel<const R: usize, const PACKED: bool>(
     let (lane, step) = if PACKED { (1, A_STEP) } else { (lane, 1) };
     let full = mask(16);
     let mut acc = [[_mm512_setzero_ps(); 2]; R];
-    // A prefetch cannot fault, whatever the address.
     for row in 0..R {
         let at = tile.out.as_ptr().wrapping_add(row * tile.stride);
-        fetch_line::<_MM_HINT_ET0>(at);
-        fetch_line::<_MM_HINT_ET0>(at.wrapping_add(16));
+        prefetch::row::<_MM_HINT_ET0>(at);
     }
     let mut rows = [a; R];
     for (row, at) in rows.iter_mut().enumerate() {
@@ -250,10 +250,9 @@ unsafe fn kernel<const R: usize, const PACKED: bool>(
         rows = black_box(rows);
     }
     for k in 0..depth {
-        fetch_line::<_MM_HINT_T0>(b.wrapping_add(AHEAD * NR));
-        fetch_line::<_MM_HINT_T0>(b.wrapping_add(AHEAD * NR + 16));
+        prefetch::row::<_MM_HINT_T0>(b.wrapping_add(AHEAD * NR));
         if PACKED {
-            fetch_line::<_MM_HINT_T0>(a.wrapping_add((k + AHEAD) * A_STEP));
+            prefetch::line::<_MM_HINT_T0>(a.wrapping_add((k + AHEAD) * A_STEP));
         }
         // SAFETY: `multiply` checked that both operands hold `depth` steps.
         unsafe {
@@ -289,11 +288,4 @@ unsafe fn kernel<const R: usize, const PACKED: bool>(
             }
         }
     }
-}
-
-/// Brings the 64 bytes at an address, which may be any, into the cache.
-#[inline(always)]
-fn fetch_line<const HINT: i32>(at: *const f32) {
-    // SAFETY: a prefetch cannot fault.
-    unsafe { _mm_prefetch::<HINT>(at.cast()) };
 }

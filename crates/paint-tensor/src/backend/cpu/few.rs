@@ -18,6 +18,7 @@ use super::gemm::{Operand, Size};
 use super::packs::FEW_ROWS;
 use super::panels::kept_amx;
 use super::parallel::vectorized;
+use super::prefetch;
 use super::slab::Block;
 
 /// Floats of the packed left operand that stay in the second-level cache: half of 2 MiB.
@@ -173,10 +174,10 @@ impl Product<'_> {
         let Size { m, n, .. } = self.size;
         for row in top..m.min(top + LANES) {
             let at = row * n + first;
-            amx::fetch::<_MM_HINT_ET0>(self.out.address(at));
+            prefetch::row::<_MM_HINT_ET0>(self.out.address(at));
             match self.finish {
                 Finish::Times(other) | Finish::Residual { residual: other, .. } => {
-                    amx::fetch::<_MM_HINT_T0>(other[at..].as_ptr());
+                    prefetch::row::<_MM_HINT_T0>(other[at..].as_ptr());
                 }
                 _ => (),
             }

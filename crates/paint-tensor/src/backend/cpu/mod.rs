@@ -29,6 +29,8 @@ mod parallel;
 mod peak;
 mod pool;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod prefetch;
 mod product;
 #[cfg(test)]
 mod reference;

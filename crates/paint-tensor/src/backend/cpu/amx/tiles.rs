@@ -5,7 +5,8 @@
 use std::arch::asm;
 use std::arch::x86_64::_MM_HINT_ET0;
 
-use super::{LANES, Split, fetch};
+use super::super::prefetch;
+use super::{LANES, Split};
 
 // The bytes that the instructions below go on by.
 const _: () = assert!(4 * Split::Three.step_len() == 6144 && 4 * Split::Three.ahead_len() == 768);
@@ -173,6 +174,6 @@ products! {
 /// Brings a tile of the output into the cache, to be written.
 fn fetch_tile(out: *mut f32, stride: usize) {
     for row in 0..LANES {
-        fetch::<_MM_HINT_ET0>(out.wrapping_add(row * stride));
+        prefetch::row::<_MM_HINT_ET0>(out.wrapping_add(row * stride));
     }
 }
