@@ -5,13 +5,14 @@
 //! order that does not depend on the width of the processor's vectors: the same bits on every machine.
 //!
 //! Nothing of the values depends on the vectors, so these follow at the end: all reflections and rotations are applied
-//! to a few columns at a time, which stay in the first-level cache.
+//! to a few columns at a time, which stay in the first-level cache. Threads share these strips, and the rows of products.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
 
 /// Rotations of one eigenvalue after which it counts as found; two are usual.
 const ROUNDS: usize = 50;
-/// Columns of the vectors that are computed together: 192 rows of them take 48 KiB.
+/// Columns of the vectors that are computed together, and rows of a product: 192 of either take 48 KiB.
 const STRIP: usize = 32;
 /// Rows of a matrix that are summed together.
 const BAND: usize = 8;
@@ -27,37 +28,65 @@ pub(crate) struct Eigen {
 impl Eigen {
     /// `Σ f(λᵢ) vᵢ vᵢᵀ`, row by row.
     pub(crate) fn function(&self, f: impl Fn(f64) -> f64) -> Vec<f64> {
+        let n = self.values.len();
         let values: Vec<f64> = self.values.iter().map(|value| f(*value)).collect();
-        Arch::new().dispatch(
-            #[inline(always)]
-            || recompose(&values, &self.vectors),
-        )
+        let rows = |first: usize| {
+            let out = vec![0.0; STRIP.min(n - first) * n];
+            Arch::new().dispatch(
+                #[inline(always)]
+                || recompose(out, &values, &self.vectors, first),
+            )
+        };
+        strips(n, rows).concat()
     }
 }
 
-/// `Σ λᵢ vᵢ vᵢᵀ`.
+/// `work` for the first column, or row, of every strip, in parallel if there is more than one.
+///
+/// What `work` dispatches takes its memory by value: a closure that only borrows is not always inlined, and then it is
+/// not compiled for the processor's vectors.
+fn strips<T: Send>(n: usize, work: impl Fn(usize) -> T + Send + Sync) -> Vec<T> {
+    let firsts = (0..n).into_par_iter().step_by(STRIP);
+    if n > STRIP { firsts.map(work).collect() } else { (0..n.min(1)).map(work).collect() }
+}
+
+/// The rows of `Σ λᵢ vᵢ vᵢᵀ` from `first` on.
 #[inline(always)]
-fn recompose(values: &[f64], vectors: &[f64]) -> Vec<f64> {
+fn recompose(mut rows: Vec<f64>, values: &[f64], vectors: &[f64], first: usize) -> Vec<f64> {
     let n = values.len();
-    let mut a = vec![0.0; n * n];
-    for (band, rows) in a.chunks_mut((BAND * n).max(1)).enumerate() {
+    for (band, rows) in rows.chunks_mut(BAND * n).enumerate() {
         for (value, v) in values.iter().zip(vectors.chunks_exact(n)) {
-            for (row, x) in rows.chunks_exact_mut(n).zip(&v[band * BAND..]) {
+            for (row, x) in rows.chunks_exact_mut(n).zip(&v[first + band * BAND..]) {
                 add(row, value * x, v);
             }
         }
     }
-    a
+    rows
 }
 
 /// `A B` of two symmetric `[n, n]` matrices.
 pub(crate) fn product(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
-    // Row `j` of `B` is its column `j`.
-    let rows = |m| <[f64]>::chunks_exact(m, n.max(1));
-    Arch::new().dispatch(
-        #[inline(always)]
-        || rows(a).flat_map(|x| rows(b).map(move |y| dot(x, y))).collect(),
-    )
+    let rows = |first: usize| {
+        let rows = a[first * n..n * n.min(first + STRIP)].to_vec();
+        Arch::new().dispatch(
+            #[inline(always)]
+            || multiply(rows, b, n),
+        )
+    };
+    strips(n, rows).concat()
+}
+
+/// Some rows of `A` by `B`, whose row `j` is its column `j`.
+#[inline(always)]
+fn multiply(mut rows: Vec<f64>, b: &[f64], n: usize) -> Vec<f64> {
+    let mut x = vec![0.0; n];
+    for row in rows.chunks_exact_mut(n) {
+        x.copy_from_slice(row);
+        for (out, y) in row.iter_mut().zip(b.chunks_exact(n)) {
+            *out = dot(&x, y);
+        }
+    }
+    rows
 }
 
 /// Decomposes the symmetric `[n, n]` matrix `a`, row by row.
@@ -81,14 +110,24 @@ fn decompose(mut a: Vec<f64>, n: usize) -> Eigen {
             rounds.push(rotate(&mut diagonal, &mut beside, (first, last)));
         }
     }
-    let mut v = vec![0.0; n * n];
-    for first in (0..n).step_by(STRIP) {
-        follow(&mut v, n, first, &reflections, &rounds);
-    }
+    let columns = |first: usize| {
+        let mut strip = vec![[0.0; STRIP]; n];
+        for (row, column) in strip[first..].iter_mut().zip(0..STRIP) {
+            row[column] = 1.0;
+        }
+        Arch::new().dispatch(Follow { strip, reflections: &reflections, rounds: &rounds })
+    };
+    let strips = strips(n, columns);
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| diagonal[j].total_cmp(&diagonal[i]));
     let values = order.iter().map(|&i| diagonal[i]).collect();
-    let vectors = order.iter().flat_map(|&i| oriented(&v[i * n..(i + 1) * n])).collect();
+    let mut vectors = Vec::with_capacity(n * n);
+    for i in order {
+        let first = vectors.len();
+        strips.iter().for_each(|strip| vectors.extend_from_slice(&strip[i]));
+        vectors.truncate(first + n);
+        orient(&mut vectors[first..]);
+    }
     Eigen { values, vectors }
 }
 
@@ -104,32 +143,67 @@ struct Round {
     turns: Vec<(f64, f64)>,
 }
 
-/// `STRIP` columns of `v`, the identity before, after all reflections and rotations.
-#[inline(always)]
-fn follow(v: &mut [f64], n: usize, first: usize, reflections: &[Reflection], rounds: &[Round]) {
-    let mut strip = vec![[0.0; STRIP]; n];
-    for (row, column) in strip[first..].iter_mut().zip(0..STRIP) {
-        row[column] = 1.0;
-    }
-    for Reflection { u, beta } in reflections {
-        let rows = &mut strip[n - u.len()..];
-        let mut along = [0.0; STRIP];
-        u.iter().zip(&*rows).for_each(|(u, row)| add(&mut along, *u, row));
-        u.iter().zip(rows).for_each(|(u, row)| add(row, -beta * u, &along));
-    }
-    for Round { last, turns } in rounds {
-        let mut lower = strip[*last];
-        for (row, &(c, s)) in (0..*last).rev().zip(turns) {
-            let upper = strip[row];
-            for i in 0..STRIP {
-                strip[row + 1][i] = s * upper[i] + c * lower[i];
-                lower[i] = c * upper[i] - s * lower[i];
+/// A strip after all reflections and rotations.
+struct Follow<'a> {
+    strip: Vec<[f64; STRIP]>,
+    reflections: &'a [Reflection],
+    rounds: &'a [Round],
+}
+
+impl WithSimd for Follow<'_> {
+    type Output = Vec<[f64; STRIP]>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        let Self { mut strip, reflections, rounds } = self;
+        let n = strip.len();
+        for Reflection { u, beta } in reflections {
+            let rows = &mut strip[n - u.len()..];
+            let mut along = [0.0; STRIP];
+            for (u, row) in u.iter().zip(&*rows) {
+                add_strip(simd, &mut along, *u, row);
+            }
+            for (u, row) in u.iter().zip(rows) {
+                add_strip(simd, row, -beta * u, &along);
             }
         }
-        strip[last - turns.len()] = lower;
+        for Round { last, turns } in rounds {
+            let mut lower = strip[*last];
+            for (row, &turn) in (0..*last).rev().zip(turns) {
+                let (upper, below) = strip[row..].split_at_mut(1);
+                turn_strip(simd, turn, &upper[0], &mut lower, &mut below[0]);
+            }
+            strip[last - turns.len()] = lower;
+        }
+        strip
     }
-    for (row, strip) in v.chunks_exact_mut(n).zip(strip) {
-        row[first..].iter_mut().zip(strip).for_each(|(v, x)| *v = x);
+}
+
+/// `y += factor x`.
+#[inline(always)]
+fn add_strip<S: Simd>(simd: S, y: &mut [f64; STRIP], factor: f64, x: &[f64; STRIP]) {
+    let factor = simd.splat_f64s(factor);
+    let ((y, _), (x, _)) = (S::as_mut_simd_f64s(y), S::as_simd_f64s(x));
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = simd.add_f64s(*y, simd.mul_f64s(factor, *x));
+    }
+}
+
+/// `below = s upper + c lower`, and `lower = c upper - s lower`.
+#[inline(always)]
+fn turn_strip<S: Simd>(
+    simd: S,
+    (c, s): (f64, f64),
+    upper: &[f64; STRIP],
+    lower: &mut [f64; STRIP],
+    below: &mut [f64; STRIP],
+) {
+    let (c, s) = (simd.splat_f64s(c), simd.splat_f64s(s));
+    let ((upper, _), (lower, _)) = (S::as_simd_f64s(upper), S::as_mut_simd_f64s(lower));
+    let (below, _) = S::as_mut_simd_f64s(below);
+    for (upper, (lower, below)) in upper.iter().zip(lower.iter_mut().zip(below)) {
+        *below = simd.add_f64s(simd.mul_f64s(s, *upper), simd.mul_f64s(c, *lower));
+        *lower = simd.sub_f64s(simd.mul_f64s(c, *upper), simd.mul_f64s(s, *lower));
     }
 }
 
@@ -142,7 +216,9 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     let rest: f64 = xs.remainder().iter().zip(ys.remainder()).map(|(x, y)| x * y).sum();
     let mut sums = [0.0; LANES];
     for (x, y) in xs.zip(ys) {
-        sums.iter_mut().zip(x.iter().zip(y)).for_each(|(sum, (x, y))| *sum += x * y);
+        for i in 0..LANES {
+            sums[i] += x[i] * y[i];
+        }
     }
     rest + sums.iter().sum::<f64>()
 }
@@ -171,7 +247,10 @@ fn tridiagonal(a: &mut [f64], n: usize) -> (Vec<f64>, Vec<f64>, Vec<Reflection>)
         }
         let beta = 2.0 / square;
         let below = |row: usize| row * n + k + 1..(row + 1) * n;
-        let mut p: Vec<f64> = (k + 1..n).map(|row| beta * dot(&a[below(row)], &u)).collect();
+        let mut p = vec![0.0; n - k - 1];
+        for (p, row) in p.iter_mut().zip(k + 1..n) {
+            *p = beta * dot(&a[below(row)], &u);
+        }
         let half = beta / 2.0 * dot(&p, &u);
         add(&mut p, -half, &u);
         for (i, row) in (k + 1..n).enumerate() {
@@ -227,60 +306,13 @@ fn rotate(d: &mut [f64], e: &mut [f64], (first, last): (usize, usize)) -> Round 
     Round { last, turns }
 }
 
-/// A vector or its negative, so that the sign is the same on every machine.
-fn oriented(v: &[f64]) -> impl Iterator<Item = f64> {
+/// Makes a vector's largest element positive, so that its sign is the same on every machine.
+fn orient(v: &mut [f64]) {
     let largest = v.iter().copied().max_by(|x, y| x.abs().total_cmp(&y.abs())).unwrap_or(0.0);
-    let sign = if largest < 0.0 { -1.0 } else { 1.0 };
-    v.iter().map(move |x| sign * x)
+    if largest < 0.0 {
+        v.iter_mut().for_each(|x| *x = -*x);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use paint_rng::Seed;
-
-    use super::*;
-
-    #[test]
-    fn values_and_vectors_give_the_matrix_back() {
-        for n in [1, 2, 3, 20, STRIP, 2 * STRIP + 6] {
-            let mut rng = Seed(n as u64).derive("eigen", &[]);
-            let b: Vec<f64> = (0..n * n).map(|_| rng.uniform() - 0.5).collect();
-            let at = |i: usize, j: usize| (0..n).map(|k| b[i * n + k] * b[j * n + k]).sum::<f64>();
-            let a: Vec<f64> = (0..n * n).map(|at_| at(at_ / n, at_ % n)).collect();
-            let Eigen { values, vectors } = symmetric(a.clone(), n);
-            assert!(values.is_sorted_by(|x, y| x >= y));
-            for i in 0..n {
-                for j in 0..n {
-                    let back: f64 =
-                        (0..n).map(|k| values[k] * vectors[k * n + i] * vectors[k * n + j]).sum();
-                    assert!(
-                        (back - a[i * n + j]).abs() < 1e-12,
-                        "{n}: {back} and {}",
-                        a[i * n + j]
-                    );
-                    let dot: f64 = (0..n).map(|k| vectors[i * n + k] * vectors[j * n + k]).sum();
-                    assert!((dot - f64::from(u8::from(i == j))).abs() < 1e-12);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_root_times_itself_is_the_matrix() {
-        let a = [4.0, 1.0, 0.5, 1.0, 3.0, 0.25, 0.5, 0.25, 2.0];
-        let root = symmetric(a.to_vec(), 3).function(f64::sqrt);
-        for (back, a) in product(&root, &root, 3).iter().zip(a) {
-            assert!((back - a).abs() < 1e-12, "{back} for {a}");
-        }
-    }
-
-    #[test]
-    fn equal_values_and_zeros_are_no_obstacle() {
-        let Eigen { values, vectors } = symmetric(vec![0.0; 9], 3);
-        assert_eq!((values, vectors.iter().sum::<f64>()), (vec![0.0; 3], 3.0));
-        let twice = vec![2.0, 0.0, 0.0, 0.0, 1.5, 0.5, 0.0, 0.5, 1.5];
-        let Eigen { values, .. } = symmetric(twice, 3);
-        values.iter().zip([2.0, 2.0, 1.0]).for_each(|(a, b)| assert!((a - b).abs() < 1e-12));
-        assert!(symmetric(Vec::new(), 0).values.is_empty());
-    }
-}
+mod tests;

@@ -12,25 +12,46 @@ use crate::{Error, Result};
 /// The mean is enough: it is not finite if any pixel is not, and far above 1 if pixels run from 0 to 255. The check
 /// reads one number from the device.
 pub fn check(images: &Tensor, spec: &Spec) -> Result<usize> {
-    let [height, width] = spec.image_size;
-    let refuse = |expected: String, found: String| Err(Error::Images { expected, found });
-    let &[b, 3, h, w] = images.shape() else {
-        return refuse("a batch [B, 3, H, W]".into(), format!("shape {:?}", images.shape()));
-    };
-    if b == 0 || [h, w] != spec.image_size {
-        return refuse(
-            format!("at least one image [3, {height}, {width}]"),
-            format!("shape {:?}", images.shape()),
-        );
+    Check::begin(images, spec)?.finish()
+}
+
+/// [`check`] in two parts, between which a caller can queue what changes nothing.
+pub(crate) struct Check {
+    b: usize,
+    mean: Tensor,
+}
+
+fn refuse<T>(expected: String, found: String) -> Result<T> {
+    Err(Error::Images { expected, found })
+}
+
+impl Check {
+    /// Refuses the size, and queues the mean.
+    pub(crate) fn begin(images: &Tensor, spec: &Spec) -> Result<Self> {
+        let [height, width] = spec.image_size;
+        let &[b, 3, h, w] = images.shape() else {
+            return refuse("a batch [B, 3, H, W]".into(), format!("shape {:?}", images.shape()));
+        };
+        if b == 0 || [h, w] != spec.image_size {
+            return refuse(
+                format!("at least one image [3, {height}, {width}]"),
+                format!("shape {:?}", images.shape()),
+            );
+        }
+        Ok(Self { b, mean: images.detach().mean_all()? })
     }
-    let mean = images.detach().mean_all()?.item()?;
-    if !mean.is_finite() {
-        return refuse("finite pixels".into(), "NaN or infinity".into());
+
+    /// Refuses the pixels.
+    pub(crate) fn finish(self) -> Result<usize> {
+        let mean = self.mean.item()?;
+        if !mean.is_finite() {
+            return refuse("finite pixels".into(), "NaN or infinity".into());
+        }
+        if !(0.0..=1.0).contains(&mean) {
+            return refuse("pixels in [0, 1]".into(), format!("a mean of {mean}"));
+        }
+        Ok(self.b)
     }
-    if !(0.0..=1.0).contains(&mean) {
-        return refuse("pixels in [0, 1]".into(), format!("a mean of {mean}"));
-    }
-    Ok(b)
 }
 
 #[cfg(test)]

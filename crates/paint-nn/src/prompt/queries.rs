@@ -28,8 +28,11 @@ impl Queries {
         if rows.iter().any(|q| !q.is_finite()) {
             return Err(Error::NotFinite { what: "queries" });
         }
-        let column = |k: usize| rows.iter().skip(k).step_by(d).map(|&q| f64::from(q)).sum::<f64>();
-        let mean: Vec<f32> = (0..d).map(|k| (column(k) / b as f64) as f32).collect();
+        let mut sums = vec![0.0_f64; d];
+        for row in rows.chunks_exact(d) {
+            sums.iter_mut().zip(row).for_each(|(sum, &q)| *sum += f64::from(q));
+        }
+        let mean: Vec<f32> = sums.iter().map(|sum| (sum / b as f64) as f32).collect();
         Ok(Self { width: d, units: rows.chunks(d).flat_map(unit).collect(), rows, mean })
     }
 

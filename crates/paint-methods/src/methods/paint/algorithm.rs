@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use paint_nn::loss::MixedLabels;
 use paint_nn::optim::{Group, Optimizer};
 use paint_nn::params::Trainable;
 use paint_nn::prompt::{PromptMemory, Selection};
@@ -14,11 +13,12 @@ use super::networks::{Networks, Tuning};
 use super::objective::{Losses, MutualInformation};
 use super::quirks::Quirks;
 use super::retrieval::Retriever;
+use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::draws::{MixDraws, ViewDraws};
+use crate::images::Check;
 use crate::learner::finite;
 use crate::views::{self, Padding};
-use crate::{Result, images};
 
 /// Everything that one batch led to.
 #[derive(Debug, Clone)]
@@ -102,9 +102,9 @@ impl Paint {
 
     /// Adapts to a batch and predicts it. After an error everything is what it was before.
     pub fn adapt(&mut self, images: &Tensor) -> Result<Adaptation> {
-        images::check(images, self.networks.spec())?;
+        let check = Check::begin(images, self.networks.spec())?;
         let (memory, values) = (self.memory.clone(), self.networks.params_mut().snapshot());
-        let done = self.tune(images);
+        let done = self.tune(images, check);
         self.freeze();
         if done.is_ok() {
             self.step += 1;
@@ -115,9 +115,9 @@ impl Paint {
         done
     }
 
-    fn tune(&mut self, images: &Tensor) -> Result<Adaptation> {
+    fn tune(&mut self, images: &Tensor, check: Check) -> Result<Adaptation> {
         // 1. Queries, `q_i` of Eq. 2.
-        let (embedding, queries) = self.networks.queries(images)?;
+        let (embedding, queries) = self.networks.queries(images, check)?;
         let b = queries.len();
         // 2. Prompt allocation (Eq. 2-5).
         let mut retrievals = self.retriever.begin(queries);
@@ -126,17 +126,19 @@ impl Paint {
         self.track();
         let Tuning { logits: before, entropy, diversity, mut gradients } =
             self.networks.tuning(&embedding, self.prompt(prompt)?, self.l_mi)?;
-        let mut losses = self.l_mi.losses(entropy, diversity, b, self.step)?;
         let pseudo = PseudoLabels::read(&before, self.config.phi, self.quirks)?;
         // 5. Mixing (Eq. 8), `L_ic` (Eq. 9), and the gradients of both losses together (Eq. 10).
         let prompt = retrievals.for_mixed(&mut self.memory, pseudo.confident.len())?;
-        let mut mixed = None;
+        let (mut mixed, mut l_ic) = (None, None);
         if self.config.beta > 0.0 && !pseudo.confident.is_empty() {
             let mix = Mix::draw(&pseudo, self.mixing.as_ref(), self.step, self.config.alpha);
             let x = mix.blend(&self.to_mix(&pseudo.confident, images, &embedding)?)?;
             let z = self.networks.logits(&x, self.prompt(prompt)?)?;
             mixed = Some(z.detach());
-            gradients.accumulate(self.consistency(z, mix.labels(), b, &mut losses)?)?;
+            let loss = self.quirks.consistency(&z, mix.labels(), b)?;
+            drop(z);
+            l_ic = Some(loss.detach());
+            gradients.accumulate(loss.scale(self.config.beta as f32)?.backward()?)?;
         }
         // 6. One step down `L_mi + β L_ic` (Eq. 10).
         self.update(&gradients)?;
@@ -145,6 +147,11 @@ impl Paint {
         // 8. The prediction that counts (Eq. 1).
         let prompt = retrievals.for_prediction(&mut self.memory)?;
         let logits = self.networks.prediction(&embedding, self.prompt(prompt)?)?;
+        // A GPU does all this before the host reads a loss.
+        let mut losses = self.l_mi.losses(&entropy, &diversity, b, self.step)?;
+        if let Some(l_ic) = l_ic {
+            losses.add_consistency(l_ic.item()?, self.config.beta, self.step)?;
+        }
         for value in logits.to_vec()? {
             finite("a logit after the update", value, self.step)?;
         }
@@ -168,23 +175,6 @@ impl Paint {
         let view = self.views.view(self.step, [h, w], Padding::None);
         let noise = self.views.noise(self.step, confident, c * h * w);
         self.networks.embed(&views::apply(&[(view, noise)], &images)?)
-    }
-
-    /// The gradients of `β L_ic`, from the logits `[|S|, C]` of the mixed samples of a batch of `b`: Eq. 9, and its
-    /// term of Eq. 10.
-    fn consistency(
-        &self,
-        z: Tensor,
-        labels: MixedLabels<'_>,
-        b: usize,
-        losses: &mut Losses,
-    ) -> Result<Gradients> {
-        let l_ic = self.quirks.consistency(&z, labels, b)?;
-        drop(z);
-        let (value, beta) = (finite("L_ic", l_ic.item()?, self.step)?, self.config.beta as f32);
-        losses.consistency = Some(value);
-        losses.total += beta * value;
-        Ok(l_ic.scale(beta)?.backward()?)
     }
 
     /// The optimizer is new for every batch: neither rule keeps state between batches.

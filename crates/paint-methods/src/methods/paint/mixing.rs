@@ -18,14 +18,17 @@ pub(crate) struct PseudoLabels {
 impl PseudoLabels {
     /// Reads `[B, C]` logits; `phi` is `φ`.
     pub(crate) fn read(logits: &Tensor, phi: f64, quirks: Quirks) -> Result<Self> {
+        // Queued before the host waits for the logits.
+        let p = logits.softmax()?;
         let labels = logits.argmax()?;
         let [_, c] = logits.dims2("logits")?;
-        let p = logits.softmax()?.to_vec()?;
+        let p = p.to_vec()?;
         let confident = |i: &usize| {
-            let row = &p[i * c..(i + 1) * c];
-            let others = row.iter().enumerate().filter(|(k, _)| *k != labels[*i]);
-            let second = others.map(|(_, p)| f64::from(*p)).fold(0.0, f64::max);
-            quirks.is_confident(phi, f64::from(row[labels[*i]]), second)
+            let (before, [own, after @ ..]) = p[i * c..(i + 1) * c].split_at(labels[*i]) else {
+                return false;
+            };
+            let second = before.iter().chain(after).copied().fold(0.0, f32::max);
+            quirks.is_confident(phi, f64::from(*own), f64::from(second))
         };
         let confident = (0..labels.len()).filter(confident).collect();
         Ok(Self { labels, confident })

@@ -15,9 +15,10 @@ use super::choice::Keys;
 use super::config::{Config, NAME};
 use super::objective::MutualInformation;
 use crate::build_args::BuildArgs;
+use crate::images::{self, Check};
 use crate::learner::{load_params, save_params};
 use crate::statistics::Standard;
-use crate::{Error, Result, images};
+use crate::{Error, Result};
 
 /// What is computed again for every batch.
 #[derive(Default)]
@@ -60,10 +61,10 @@ impl<'a> Inputs<'a> {
 pub(super) struct Tuning {
     /// `[B, C]`.
     pub(super) logits: Tensor,
-    /// The mean entropy of the predictions.
-    pub(super) entropy: f32,
-    /// The entropy of the mean prediction.
-    pub(super) diversity: f32,
+    /// The mean entropy of the predictions, `[]`.
+    pub(super) entropy: Tensor,
+    /// The entropy of the mean prediction, `[]`.
+    pub(super) diversity: Tensor,
     /// The gradients of `L_mi`; none where it does not take part.
     pub(super) gradients: Gradients,
 }
@@ -192,15 +193,16 @@ impl Networks {
         Ok((embedding, queries))
     }
 
-    /// The embedding `[B, N, D]` of images and their `q_i` (step 1).
-    pub(super) fn queries(&self, images: &Tensor) -> Result<(Tensor, Queries)> {
+    /// The embedding `[B, N, D]` of images and their `q_i` (step 1). The images are checked before the host reads a
+    /// query.
+    pub(super) fn queries(&self, images: &Tensor, check: Check) -> Result<(Tensor, Queries)> {
         let compute = |images: &[Tensor]| -> Result<Vec<Tensor>> {
             let embedding = self.unwatched.embed(&images[0])?;
             let queries = self.query_rows(&*self.unwatched, &embedding)?;
             Ok(vec![embedding, queries])
         };
         let given = self.routines.queries.run(&[images], compute)?;
-        self.source.note_pass(images.shape()[0], false);
+        self.source.note_pass(check.finish()?, false);
         Ok((given[0].clone(), Queries::new(&given[1])?))
     }
 
@@ -306,11 +308,11 @@ impl Networks {
         };
         let given = self.routines.tuning.run(&inputs.list(), compute)?;
         self.source.note_pass(b, true);
-        let (entropy, diversity) = (given[1].item()?, given[2].item()?);
         let mut gradients = Gradients::default();
         for (variable, gradient) in inputs.list()[1..].iter().zip(&given[3..]) {
             gradients.insert(variable, gradient.clone());
         }
-        Ok(Tuning { logits: given[0].clone(), entropy, diversity, gradients })
+        let [logits, entropy, diversity] = [0, 1, 2].map(|at| given[at].clone());
+        Ok(Tuning { logits, entropy, diversity, gradients })
     }
 }

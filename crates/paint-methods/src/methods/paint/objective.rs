@@ -20,6 +20,16 @@ pub struct Losses {
     pub total: f32,
 }
 
+impl Losses {
+    /// Adds `β L_ic` as it was computed at batch `step`.
+    pub(super) fn add_consistency(&mut self, l_ic: f32, beta: f64, step: u64) -> Result<()> {
+        let value = finite("L_ic", l_ic, step)?;
+        self.consistency = Some(value);
+        self.total += beta as f32 * value;
+        Ok(())
+    }
+}
+
 /// `L_mi` (Eq. 6) term by term, because each has a weight: with both 1 it is [`paint_nn::loss::mutual_information`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MutualInformation {
@@ -61,13 +71,13 @@ impl MutualInformation {
     /// The terms of a batch of `b` as they were computed at batch `step`; the total is 0 where they do not take part.
     pub(super) fn losses(
         self,
-        entropy: f32,
-        diversity: f32,
+        entropy: &Tensor,
+        diversity: &Tensor,
         b: usize,
         step: u64,
     ) -> Result<Losses> {
-        let entropy = finite("the mean entropy", entropy, step)?;
-        let diversity = finite("the entropy of the mean", diversity, step)?;
+        let entropy = finite("the mean entropy", entropy.item()?, step)?;
+        let diversity = finite("the entropy of the mean", diversity.item()?, step)?;
         let total = self.entropy_weight * entropy - self.diversity_weight * diversity;
         let total = if self.counts(b) { total } else { 0.0 };
         Ok(Losses { entropy, diversity, consistency: None, total })

@@ -324,7 +324,7 @@ fn a_key_moves_once_a_batch_three_times_in_the_code_and_four_times_on_imagenet_r
         paint.adapt(&images(1, 6)).unwrap();
         let key = paint.memory().key(0).unwrap().to_vec();
         let second = images(2, 6);
-        let (_, q) = paint.networks.queries(&second).unwrap();
+        let (_, q) = paint.networks.look_up(&second).unwrap();
         paint.adapt(&second).unwrap();
         for ((k, old), mean) in paint.memory().key(0).unwrap().iter().zip(&key).zip(q.mean()) {
             let expected = kept * old + (1.0 - kept) * mean;

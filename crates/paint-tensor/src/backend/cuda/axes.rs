@@ -29,12 +29,38 @@ impl Broadcast {
         let (rank, size, [a, b]) = joined("broadcasting", shape, [a, b])?;
         Ok(Self { rank, size, a, b })
     }
+
+    /// Whether the last axis is one of whole packs.
+    pub(super) fn is_packed(&self, pack: usize) -> bool {
+        self.size[..self.rank as usize].last().is_some_and(|last| last % pack as i32 == 0)
+    }
 }
 
 impl Axes {
     pub(super) fn new(shape: &[usize], strides: &[usize]) -> Result<Self> {
         let (rank, size, [stride]) = joined("permute", shape, [strides])?;
         Ok(Self { rank, size, stride })
+    }
+}
+
+impl Axes {
+    /// The rows and columns of an input that is a matrix whose axes are exchanged, if a grid has as many blocks.
+    pub(super) fn turned(&self) -> Option<[usize; 2]> {
+        let [columns, rows] = [self.size[0], self.size[1]];
+        let turned = self.rank == 2 && self.stride[..2] == [1, columns] && rows < 1 << 20;
+        turned.then_some([rows as usize, columns as usize])
+    }
+
+    /// The same axes for packs of so many neighbours, if these stay neighbours.
+    pub(super) fn packed(mut self, pack: usize) -> Option<Self> {
+        let (pack, last) = (pack as i32, (self.rank as usize).checked_sub(1)?);
+        let fits = self.stride[last] == 1 && self.size[last] % pack == 0;
+        if !fits || self.stride[..last].iter().any(|stride| stride % pack != 0) {
+            return None;
+        }
+        self.stride[..last].iter_mut().for_each(|stride| *stride /= pack);
+        self.size[last] /= pack;
+        Some(self)
     }
 }
 
@@ -88,6 +114,23 @@ mod tests {
         let Axes { rank, size, stride } = Axes::new(&[3, 2], &[1, 3]).unwrap();
         assert_eq!((rank, &size[..2], &stride[..2]), (2, &[3, 2][..], &[1, 3][..]));
         assert_eq!(Axes::new(&[], &[]).unwrap().rank, 0);
+    }
+
+    #[test]
+    fn an_exchanged_matrix_and_neighbours_that_stay_together_are_seen() {
+        let axes = |shape: &[usize], strides: &[usize]| Axes::new(shape, strides).unwrap();
+        assert_eq!(axes(&[3, 2], &[1, 3]).turned(), Some([2, 3]));
+        // A batch of matrices is none, nor is a matrix as it lies.
+        assert_eq!(axes(&[5, 3, 2], &[6, 1, 3]).turned(), None);
+        assert_eq!(axes(&[2, 3], &[3, 1]).turned(), None);
+        // Patches of 4 x 4 pixels of an image of 8 x 8: [2, 2, 4, 4].
+        let patches = axes(&[2, 2, 4, 4], &[32, 4, 8, 1]).packed(4).unwrap();
+        assert_eq!(
+            (patches.size[..4].to_vec(), patches.stride[..4].to_vec()),
+            (vec![2, 2, 4, 1], vec![8, 1, 2, 1])
+        );
+        assert!(axes(&[2, 2, 4, 4], &[32, 4, 8, 1]).packed(8).is_none());
+        assert!(axes(&[3, 2], &[1, 3]).packed(4).is_none());
     }
 
     #[test]

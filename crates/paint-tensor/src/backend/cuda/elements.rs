@@ -3,7 +3,7 @@
 use super::buffer::{Buffer, Kind};
 use super::compile::Define;
 use super::driver::Grid;
-use super::kernel::Kernel;
+use super::kernel::{Kernel, variants};
 use super::param::{Params, Write};
 use super::{Cuda, on_gpu, record};
 use crate::backend::{Binary, Storage, Unary};
@@ -16,6 +16,8 @@ pub(super) const COLUMNS: usize = 32;
 pub(super) const LANES: usize = 16;
 /// Rows that one block of such a kernel sums.
 pub(super) const CHUNK: usize = 256;
+/// Neighbours that are moved at once.
+pub(super) const PACK: usize = 4;
 /// Rows with more elements than this are summed by more than one block.
 const LONG: usize = 1 << 14;
 
@@ -86,6 +88,27 @@ pub(super) fn function_codes() -> Vec<Define> {
     ];
     let binary = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div].map(binary_code);
     unary.into_iter().chain(binary).collect()
+}
+
+/// Whether elements are read several at a time or one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packing {
+    Packs,
+    Single,
+}
+
+variants! {
+    Packing {
+        Packs = "packs",
+        Single = "single",
+    }
+}
+
+impl Packing {
+    /// Packs of `pack` elements where they fit, and how many elements are read at once.
+    pub(super) fn when(fits: bool, pack: usize) -> (Self, usize) {
+        if fits { (Self::Packs, pack) } else { (Self::Single, 1) }
+    }
 }
 
 impl Cuda {
@@ -233,11 +256,16 @@ impl Cuda {
         (out, to, to_row): (&Buffer, usize, usize),
         [rows, width]: [usize; 2],
     ) -> Result<()> {
-        let kernel = self.kernels.layout.copy_rows.of((x.kind, out.kind));
+        let packed = [from, from_row, to, to_row, width].iter().all(|at| at.is_multiple_of(PACK))
+            && [x, out]
+                .iter()
+                .all(|buffer| buffer.address().is_multiple_of((PACK * buffer.kind.bytes()) as u64));
+        let (packing, each) = Packing::when(packed, PACK);
+        let kernel = self.kernels.layout.copy_rows.of((packing, (x.kind, out.kind)));
         let [from, from_row, to, to_row] = [from, from_row, to, to_row].map(|at| at as i64);
         let n = rows * width;
         let params = (x.read(), from, from_row, out.write(), to, to_row, width as i64, n as i64);
-        self.each(kernel, n, n, params)
+        self.each(kernel, n / each, n, params)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::buffer::{Buffer, Kind};
 use super::elements::binary_code;
+use super::gelu_product::Operands;
 use super::matmul::{Activation, Addresses, Layout, Place, Problem};
 use super::{Cuda, on_gpu, record};
 use crate::backend::{Binary, Epilogue, Gemm, Matrix, Precision, Storage};
@@ -91,6 +92,14 @@ impl Cuda {
             && (problem.is_large() || !self.products.knows(&problem))
         {
             record::refuse(&self.gpu, "a large product, or one not done before")?;
+        }
+        if let Some(finish) = self.fused_gelu(&problem, &gemm.epilogue) {
+            // The kernel reads the right operand along the depth.
+            let b = if problem.b.transposed { b } else { self.turned(&b, [k, n])? };
+            let (bias, argument) = (bias.as_ref(), argument.as_ref());
+            let operands = Operands { a: &a, b: &b, bias, argument, out: &out };
+            self.gelu_product(finish, [m, n, k], &operands)?;
+            return Ok((Storage::Cuda(out), argument.cloned().map(Storage::Cuda)));
         }
         let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
         self.products.queue(&problem, at, place)?;

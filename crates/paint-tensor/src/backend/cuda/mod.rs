@@ -15,6 +15,7 @@ mod depthwise;
 mod distort;
 mod driver;
 mod elements;
+mod gelu_product;
 mod gemm;
 mod kernel;
 mod lt;
@@ -39,7 +40,7 @@ use std::sync::{Arc, Mutex, Weak};
 use self::arena::{Arena, Block};
 use self::axes::Broadcast;
 use self::driver::Gpu;
-use self::elements::binary_code;
+use self::elements::{PACK, Packing, binary_code};
 use self::matmul::Products;
 use self::modules::Kernels;
 use super::{
@@ -70,6 +71,7 @@ struct Cuda {
     workspace: Buffer,
     cache: Option<PathBuf>,
     attention: Mutex<attention::Compiled>,
+    gelu_products: Mutex<gelu_product::Compiled>,
     /// The memory that recordings share, while there are any.
     shared: Mutex<Weak<Block>>,
 }
@@ -333,9 +335,12 @@ impl Backend for Cuda {
     ) -> Result<Storage> {
         let axes = Broadcast::new(shape, a_strides, b_strides)?;
         let (a, b, code) = (self.widened(a)?, self.widened(b)?, binary_code(op).1 as i32);
-        self.map(&self.kernels.elementwise.binary_broadcast, elem_count(shape), |out, n| {
-            (code, axes, a.read(), b.read(), out, n)
-        })
+        let (packing, each) = Packing::when(axes.is_packed(PACK), PACK);
+        let (n, kernels) = (elem_count(shape), &self.kernels.elementwise.binary_broadcast);
+        let out = self.take_f32(n)?;
+        let params = (code, axes, a.read(), b.read(), out.write(), n as i64);
+        self.each(kernels.of(packing), n / each, n, params)?;
+        Ok(Storage::Cuda(out))
     }
 
     fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage> {

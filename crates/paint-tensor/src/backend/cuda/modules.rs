@@ -8,12 +8,13 @@ use super::compile::Source;
 use super::convolve::Conv;
 use super::depthwise::Depthwise;
 use super::driver::Gpu;
+use super::elements::Packing;
 use super::kernel::{Family, Kernel, Module, kernels};
 use super::open::load;
 use super::param::{Read, Write};
 use super::pool::Window;
 use super::rows::{Beside, Chunks};
-use super::training::{Adam, Packing, Sgd, Sizes};
+use super::training::{Adam, Sgd, Sizes};
 use super::{distort, elements, training};
 use crate::Result;
 
@@ -33,7 +34,7 @@ kernels! {
         cast_to: Family<Kind, (Read, Write, i64)>,
         gelu: Family<Kind, (Read, Write, i64)>,
         gelu_backward: Family<Kind, (Read, Read, Write, i64)>,
-        binary_broadcast: Kernel<(i32, Broadcast, Read, Read, Write, i64)>,
+        binary_broadcast: Family<Packing, (i32, Broadcast, Read, Read, Write, i64)>,
     }
 }
 
@@ -72,8 +73,9 @@ kernels! {
         sum_columns: Family<Kind, (Read, Write, i32, i32, i32)>,
         sum_rows: Family<Kind, (Read, Write, i64)>,
         layer_norm_affine: Family<Beside, (Read, Read, Read, Write, i32, i32, i32)>,
-        permute: Kernel<(Axes, Read, Write, i64)>,
-        copy_rows: Family<(Kind, Kind), (Read, i64, i64, Write, i64, i64, i64, i64)>,
+        permute: Family<Packing, (Axes, Read, Write, i64)>,
+        turn: Kernel<(Read, Write, i32, i32)>,
+        copy_rows: Family<(Packing, (Kind, Kind)), (Read, i64, i64, Write, i64, i64, i64, i64)>,
         gather: Kernel<(Read, Read, Write, i32, i64)>,
         scatter_add: Kernel<(Read, Read, Write, i32, i32, i64)>,
         copy_all: Kernel<(Read,)>,

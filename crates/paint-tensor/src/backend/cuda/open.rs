@@ -94,6 +94,7 @@ impl Cuda {
             workspace,
             cache,
             attention: Mutex::default(),
+            gelu_products: Mutex::default(),
             shared: Mutex::default(),
         })
     }

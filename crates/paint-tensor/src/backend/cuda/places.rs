@@ -2,6 +2,8 @@
 
 use super::axes::Axes;
 use super::buffer::{Buffer, Kind};
+use super::driver::Grid;
+use super::elements::{COLUMNS, LANES, PACK, Packing};
 use super::{Cuda, on_gpu};
 use crate::Result;
 use crate::backend::Storage;
@@ -27,7 +29,27 @@ impl Cuda {
         let (sizes, steps): (Vec<_>, Vec<_>) =
             order.iter().map(|&axis| (shape[axis], steps[axis])).unzip();
         let axes = Axes::new(&sizes, &steps)?;
-        self.map(&self.kernels.layout.permute, x.len(), |out, n| (axes, x.read(), out, n))
+        if let Some([rows, columns]) = axes.turned() {
+            return Ok(Storage::Cuda(self.turned(x, [rows, columns])?));
+        }
+        let packed = axes.packed(PACK).filter(|_| x.address().is_multiple_of(16));
+        let (packing, each) = Packing::when(packed.is_some(), PACK);
+        let (out, n) = (self.take_f32(x.len())?, x.len() / each);
+        let params = (packed.unwrap_or(axes), x.read(), out.write(), n as i64);
+        self.each(self.kernels.layout.permute.of(packing), n, n, params)?;
+        Ok(Storage::Cuda(out))
+    }
+
+    /// A matrix `[rows, columns]` with its axes exchanged.
+    pub(super) fn turned(&self, x: &Buffer, [rows, columns]: [usize; 2]) -> Result<Buffer> {
+        let out = self.take_f32(x.len())?;
+        if out.len() > 0 {
+            let blocks = [columns.div_ceil(COLUMNS), rows.div_ceil(COLUMNS), 1];
+            let grid = Grid::new(blocks, [COLUMNS as u32, LANES as u32]);
+            let params = (x.read(), out.write(), rows as i32, columns as i32);
+            self.gpu.launch(&self.kernels.layout.turn, grid, params)?;
+        }
+        Ok(out)
     }
 
     /// `len` of the middle of `[outer, mid, inner]`, from `start`.

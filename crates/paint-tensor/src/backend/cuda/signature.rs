@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::compile::Source;
 use super::kernel::Signatures;
 use super::modules::Kernels;
-use super::{attention, distort, training};
+use super::{attention, distort, gelu_product, training};
 use crate::{BLUR_TAPS, ColorOp, Distortion};
 
 /// A function-like macro.
@@ -109,14 +109,20 @@ fn first_call<'a>(text: &str, macros: &BTreeMap<&'a str, Macro>) -> Option<(usiz
     None
 }
 
+/// Whether a word of a declaration says how and not what: where a parameter is kept, how a member is aligned.
+fn is_attribute(word: &str) -> bool {
+    word == "__grid_constant__" || word.starts_with("alignas")
+}
+
 /// The type and the name of `const float *x`; a pointer's type is `const *` or `*`.
 fn typed(declaration: &str) -> (String, String) {
     let words = declaration.replace('*', " * ");
-    let words: Vec<&str> = words.split_whitespace().collect();
+    let words: Vec<&str> = words.split_whitespace().filter(|word| !is_attribute(word)).collect();
     let name = words.last().expect("a declaration has a name").to_string();
     let kind = match (words[0], words.contains(&"*")) {
         ("const", true) => "const *",
         (_, true) => "*",
+        ("const", false) => words[1],
         (plain, false) => plain,
     };
     (kind.to_owned(), name)
@@ -127,8 +133,10 @@ fn kernels_of(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut kernels = BTreeMap::new();
     for rest in text.split("extern \"C\" __global__ void").skip(1) {
         let mut rest = rest.trim_start();
-        if let Some(bounds) = rest.strip_prefix("__launch_bounds__") {
-            rest = parenthesised(bounds).1.trim_start();
+        for attribute in ["__cluster_dims__", "__launch_bounds__"] {
+            if let Some(values) = rest.strip_prefix(attribute) {
+                rest = parenthesised(values).1.trim_start();
+            }
         }
         let name = tokens(rest)[0];
         let (params, _) = parenthesised(&rest[name.len()..]);
@@ -203,7 +211,8 @@ fn check(source: &Source, declared: Signatures) {
 
 #[test]
 fn every_kernel_is_declared_as_it_is_written() {
-    for (source, declared) in Kernels::signatures().into_iter().chain(attention::signatures()) {
+    let all = [Kernels::signatures(), attention::signatures(), gelu_product::signatures()];
+    for (source, declared) in all.into_iter().flatten() {
         check(&source, declared);
     }
 }

@@ -3,8 +3,7 @@
 use super::buffer::{Buffer, Kind};
 use super::compile::Define;
 use super::driver::Grid;
-use super::elements::THREADS;
-use super::kernel::variants;
+use super::elements::{Packing, THREADS};
 use super::param::{Read, structures};
 use super::{Cuda, on_gpu};
 use crate::Result;
@@ -42,26 +41,14 @@ structures! {
     }
 }
 
-/// Whether samples are read 16 bytes at a time or element by element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Packing {
-    Packs,
-    Single,
-}
-
-variants! {
-    Packing {
-        Packs = "packs",
-        Single = "single",
-    }
-}
-
 /// Words of a draw: `struct Draw` of `training.cu`.
 pub(super) const DRAW: usize = 32;
 /// Words of a parameter's row: `struct Slot` of `training.cu`.
 pub(super) const SLOT: usize = 24;
 /// Blocks of threads that share a parameter.
 const BLOCKS: usize = 32;
+/// The same where parameters are updated: as many as fill the GPU when a few of the parameters are large.
+const UPDATING: usize = 128;
 
 fn tone(tone: Tone) -> Define {
     match tone {
@@ -187,7 +174,7 @@ impl Training for Cuda {
         let clipped = clipped.transpose()?;
         let factor = clipped.as_ref().map_or(Read::NONE, |both| both.part(1, 1).read());
         let (kernels, average_decay) = (&self.kernels.training, step.average_decay);
-        let grid = Grid::new([BLOCKS, slots.len(), 1], [THREADS as u32, 1]);
+        let grid = Grid::new([UPDATING, slots.len(), 1], [THREADS as u32, 1]);
         let flag = |on: bool| f32::from(u8::from(on));
         match step.rule {
             StepRule::Sgd { momentum, nesterov } => {
@@ -231,15 +218,11 @@ impl Training for Cuda {
         let out = self.take(x.len(), kind)?;
         let width = x.len() / factors.len().max(1);
         let pack = 16 / kind.bytes();
-        let (packing, threads) = if width.is_multiple_of(pack) {
-            (Packing::Packs, x.len() / pack)
-        } else {
-            (Packing::Single, x.len())
-        };
+        let (packing, each) = Packing::when(width.is_multiple_of(pack), pack);
         let added = residual.as_ref().map_or(Read::NONE, Buffer::read);
         let (factors, n) = (on_gpu(factors).read(), x.len());
         let params = (added, x.read(), factors, out.write(), width as i32, n as i64);
-        self.each(self.kernels.training.add_scaled.of((packing, kind)), threads, n, params)?;
+        self.each(self.kernels.training.add_scaled.of((packing, kind)), n / each, n, params)?;
         Ok(Storage::Cuda(out))
     }
 }

@@ -119,3 +119,13 @@ pub(super) const LARGE: &[Case] = &[
         x[0].mul(&x[1])
     }),
 ];
+
+/// More than 4e9 operations, with several tiles for each multiprocessor and broken ones: 2,570 rows, 260 deep.
+pub(super) const LARGEST: &[Case] = &[case(
+    "mlp of many tokens, with and without a gradient",
+    &[&[2570, 260], &[3072, 260], &[3072], &[260, 3072], &[260]],
+    |x| {
+        let frozen: Vec<Tensor> = x.iter().map(Tensor::detach).collect();
+        x[0].mlp(mlp(x), None)?.add(&frozen[0].mlp(mlp(&frozen), None)?)
+    },
+)];

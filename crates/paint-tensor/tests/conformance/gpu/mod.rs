@@ -5,7 +5,7 @@ mod routine;
 
 use paint_tensor::{Device, Error, Noise, Precision, Result, Tensor};
 
-use self::large::LARGE;
+use self::large::{LARGE, LARGEST};
 use crate::agreement::{agree, gap, results};
 use crate::cases::{CASES, Case, look, values};
 use crate::device::gpu;
@@ -41,6 +41,7 @@ fn large_operations_agree_with_the_cpu_in_f32() {
 fn every_operation_agrees_with_the_cpu_in_tf32() {
     compare(CASES, Precision::Tf32, TF32).unwrap();
     compare(LARGE, Precision::Tf32, TF32).unwrap();
+    compare(LARGEST, Precision::Tf32, TF32).unwrap();
 }
 
 #[test]
@@ -74,31 +75,36 @@ fn augmented_looks_restored_and_averaged_elements_agree_with_the_cpu() {
 }
 
 /// Like `nan.rs`, for kernels that only large sizes reach: whatever has a NaN on the CPU has one on a GPU.
-#[test]
-fn a_nan_passes_every_path_of_the_kernels() {
-    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
-        let Some(device) = gpu(precision) else { return };
-        for case in LARGE {
-            for (i, shape) in case.shapes.iter().enumerate() {
-                let len: usize = shape.iter().product();
-                for j in [0, len / 2, len - 1] {
-                    let mut data = case.data();
-                    data[i][j] = f32::NAN;
-                    let [ours, reference] = [&device, &Device::cpu()]
-                        .map(|device| results(case, &data, device).unwrap());
-                    for (part, (ours, reference)) in ours.iter().zip(&reference).enumerate() {
-                        let [ours, expected] =
-                            [ours, reference].map(|x| x.iter().any(|x| x.is_nan()));
-                        assert!(
-                            ours || !expected,
-                            "{} in {precision}, input {i} element {j}: lost in part {part}",
-                            case.name
-                        );
-                    }
+fn pass_nan(cases: &[Case], precision: Precision) -> Result<()> {
+    let Some(device) = gpu(precision) else { return Ok(()) };
+    for case in cases {
+        for (i, shape) in case.shapes.iter().enumerate() {
+            let len: usize = shape.iter().product();
+            for j in [0, len / 2, len - 1] {
+                let mut data = case.data();
+                data[i][j] = f32::NAN;
+                let (ours, reference) =
+                    (results(case, &data, &device)?, results(case, &data, &Device::cpu())?);
+                for (part, both) in ours.iter().zip(&reference).enumerate() {
+                    let [ours, expected] = [both.0, both.1].map(|x| x.iter().any(|x| x.is_nan()));
+                    assert!(
+                        ours || !expected,
+                        "{} in {precision}, input {i} element {j}: lost in part {part}",
+                        case.name
+                    );
                 }
             }
         }
     }
+    Ok(())
+}
+
+#[test]
+fn a_nan_passes_every_path_of_the_kernels() {
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        pass_nan(LARGE, precision).unwrap();
+    }
+    pass_nan(LARGEST, Precision::Tf32).unwrap();
 }
 
 #[test]

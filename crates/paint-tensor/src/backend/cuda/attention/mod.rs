@@ -138,7 +138,7 @@ impl Inputs {
 
 impl Cuda {
     /// What `known` holds for `key`, compiled if it is new.
-    fn compiled<K: Eq + Hash, M: Module>(
+    pub(super) fn compiled<K: Eq + Hash, M: Module>(
         &self,
         known: &mut HashMap<K, Arc<M>>,
         key: K,

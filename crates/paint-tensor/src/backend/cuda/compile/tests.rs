@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::backend::cuda::attention;
 use crate::backend::cuda::modules::Kernels;
+use crate::backend::cuda::{attention, gelu_product};
 
 const TARGET: Target = Target { capability: (8, 0), compiler: (13, 0) };
 
@@ -111,7 +111,7 @@ fn every_file_compiles_where_the_compiler_is() {
         compiles(&source, (8, 0));
         compiles(&source, HOPPER);
     }
-    for (source, _) in attention::signatures() {
+    for (source, _) in attention::signatures().into_iter().chain(gelu_product::signatures()) {
         compiles(&source, HOPPER);
     }
 }

@@ -135,15 +135,27 @@ struct Broadcast {
     int rank, size[8], a[8], b[8];
 };
 
-extern "C" __global__ void binary_broadcast(int op, Broadcast axes, const float *a, const float *b, float *out, i64 n) {
-    FOR_ELEMENTS(i, n) {
-        u32 rest = i, at_a = 0, at_b = 0;
+// A thread's N results lie side by side on the last axis.
+template <int N>
+__device__ void broadcast(int op, const Broadcast &axes, const float *a, const float *b, float *out, i64 n) {
+    int last = axes.rank - 1, step_a = N > 1 ? axes.a[last] : 0, step_b = N > 1 ? axes.b[last] : 0;
+    FOR_ELEMENTS(i, n / N) {
+        u32 rest = (u32)i * N, at_a = 0, at_b = 0;
         for (int axis = axes.rank - 1; axis >= 0; axis--) {
             u32 index = rest % (u32)axes.size[axis];
             rest /= (u32)axes.size[axis];
             at_a += index * axes.a[axis];
             at_b += index * axes.b[axis];
         }
-        out[i] = of_two(op, a[at_a], b[at_b]);
+        Pack<float, N> z;
+        for (int j = 0; j < N; j++) z.v[j] = of_two(op, a[at_a + j * step_a], b[at_b + j * step_b]);
+        ((Pack<float, N> *)out)[i] = z;
     }
 }
+#define BROADCAST(name, N)                                                                                       \
+    extern "C" __global__ void binary_broadcast_##name(int op, Broadcast axes, const float *a, const float *b,   \
+                                                       float *out, i64 n) {                                      \
+        broadcast<N>(op, axes, a, b, out, n);                                                                    \
+    }
+BROADCAST(packs, 4)
+BROADCAST(single, 1)

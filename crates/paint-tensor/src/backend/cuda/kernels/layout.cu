@@ -35,7 +35,9 @@ extern "C" __global__ void sum_columns_bf16(const bf16 *x, float *out, int mid, 
 template <class T>
 __device__ void sum_rows(const T *x, float *out, i64 d) {
     float sum = 0.0f;
-    for (i64 i = threadIdx.x; i < d; i += blockDim.x) sum += widen(x[blockIdx.x * d + i]);
+    const T *row = x + blockIdx.x * d;
+#pragma unroll 8
+    for (i64 i = threadIdx.x; i < d; i += blockDim.x) sum += widen(row[i]);
     sum = block_sum(sum);
     if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
@@ -76,8 +78,13 @@ struct Axes {
     int rank, size[8], stride[8];
 };
 
+// One number, or four neighbours that stay neighbours.
+typedef Pack<float, 1> One;
+typedef Pack<float, 4> Four;
+
 // `axes` are those of the output, with the strides of the input.
-extern "C" __global__ void permute(Axes axes, const float *x, float *out, i64 n) {
+template <class T>
+__device__ void permute(Axes axes, const T *x, T *out, i64 n) {
     FOR_ELEMENTS(i, n) {
         u32 rest = i, at = 0;
         for (int axis = axes.rank - 1; axis >= 0; axis--) {
@@ -87,24 +94,50 @@ extern "C" __global__ void permute(Axes axes, const float *x, float *out, i64 n)
         out[i] = x[at];
     }
 }
+extern "C" __global__ void permute_packs(Axes axes, const Four *x, Four *out, i64 n) { permute(axes, x, out, n); }
+extern "C" __global__ void permute_single(Axes axes, const One *x, One *out, i64 n) { permute(axes, x, out, n); }
 
-// Rows of `width` from one table to another: row r goes from `from + r * from_row` to `to + r * to_row`.
-template <class T, class O>
-__device__ void copy_rows(const T *x, i64 from, i64 from_row, O *out, i64 to, i64 to_row, i64 width, i64 n) {
-    FOR_ELEMENTS(i, n) {
-        i64 row = (u32)i / (u32)width, column = (u32)i % (u32)width;
-        out[to + row * to_row + column] = narrow<O>(widen(x[from + row * from_row + column]));
+// [rows, columns] -> [columns, rows], by tiles of COLUMNS x COLUMNS.
+extern "C" __global__ void turn(const float *x, float *out, int rows, int columns) {
+    __shared__ float tile[COLUMNS][COLUMNS + 1];
+    int column = blockIdx.x * COLUMNS + threadIdx.x, row = blockIdx.y * COLUMNS + threadIdx.x;
+    for (int y = threadIdx.y; y < COLUMNS; y += LANES) {
+        int from = blockIdx.y * COLUMNS + y;
+        if (from < rows && column < columns) tile[y][threadIdx.x] = x[(i64)from * columns + column];
+    }
+    __syncthreads();
+    for (int y = threadIdx.y; y < COLUMNS; y += LANES) {
+        int to = blockIdx.x * COLUMNS + y;
+        if (to < columns && row < rows) out[(i64)to * rows + row] = tile[threadIdx.x][y];
     }
 }
-#define COPY(name, T, O)                                                                                       \
+
+// Rows of `width` from one table to another: row r goes from `from + r * from_row` to `to + r * to_row`. N neighbours are
+// copied at once.
+template <class T, class O, int N>
+__device__ void copy_rows(const T *x, i64 from, i64 from_row, O *out, i64 to, i64 to_row, i64 width, i64 n) {
+    FOR_ELEMENTS(i, n / N) {
+        u32 packs = width / N;
+        i64 row = (u32)i / packs, column = (u32)i % packs * N;
+        Pack<T, N> a = *(const Pack<T, N> *)(x + from + row * from_row + column);
+        Pack<O, N> b;
+        for (int j = 0; j < N; j++) b.v[j] = narrow<O>(widen(a.v[j]));
+        *(Pack<O, N> *)(out + to + row * to_row + column) = b;
+    }
+}
+#define COPY(name, T, O, N)                                                                                    \
     extern "C" __global__ void copy_rows_##name(const T *x, i64 from, i64 from_row, O *out, i64 to,            \
                                                 i64 to_row, i64 width, i64 n) {                                \
-        copy_rows(x, from, from_row, out, to, to_row, width, n);                                               \
+        copy_rows<T, O, N>(x, from, from_row, out, to, to_row, width, n);                                      \
     }
-COPY(f32_f32, float, float)
-COPY(f32_bf16, float, bf16)
-COPY(bf16_f32, bf16, float)
-COPY(bf16_bf16, bf16, bf16)
+COPY(packs_f32_f32, float, float, 4)
+COPY(packs_f32_bf16, float, bf16, 4)
+COPY(packs_bf16_f32, bf16, float, 4)
+COPY(packs_bf16_bf16, bf16, bf16, 4)
+COPY(single_f32_f32, float, float, 1)
+COPY(single_f32_bf16, float, bf16, 1)
+COPY(single_bf16_f32, bf16, float, 1)
+COPY(single_bf16_bf16, bf16, bf16, 1)
 
 extern "C" __global__ void gather(const float *x, const float *index, float *out, int width, i64 n) {
     FOR_ELEMENTS(i, n) out[i] = x[(i64)__float_as_int(index[i / width]) * width + i % width];
