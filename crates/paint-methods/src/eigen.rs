@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 /// Rotations of one eigenvalue after which it counts as found; two are usual.
 const ROUNDS: usize = 50;
-/// Columns of the vectors that are computed together, and rows of a product: 192 of either take 48 KiB.
+/// Columns of the vectors, and rows of a product, that are computed together: for a matrix of 192 rows they take 48 KiB.
 const STRIP: usize = 32;
 /// Rows of a matrix that are summed together.
 const BAND: usize = 8;

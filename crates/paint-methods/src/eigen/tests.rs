@@ -1,14 +1,20 @@
 use paint_rng::Seed;
+use rayon::ThreadPoolBuilder;
 
 use super::*;
 
+/// `Bᵀ B` of a matrix of random numbers.
+fn square(n: usize) -> Vec<f64> {
+    let mut rng = Seed(n as u64).derive("eigen", &[]);
+    let b: Vec<f64> = (0..n * n).map(|_| rng.uniform() - 0.5).collect();
+    let at = |i: usize, j: usize| (0..n).map(|k| b[i * n + k] * b[j * n + k]).sum::<f64>();
+    (0..n * n).map(|place| at(place / n, place % n)).collect()
+}
+
 #[test]
 fn values_and_vectors_give_the_matrix_back() {
-    for n in [1, 2, 3, 20, STRIP, 2 * STRIP + 6] {
-        let mut rng = Seed(n as u64).derive("eigen", &[]);
-        let b: Vec<f64> = (0..n * n).map(|_| rng.uniform() - 0.5).collect();
-        let at = |i: usize, j: usize| (0..n).map(|k| b[i * n + k] * b[j * n + k]).sum::<f64>();
-        let a: Vec<f64> = (0..n * n).map(|at_| at(at_ / n, at_ % n)).collect();
+    for n in [1, 2, 3, 20, STRIP, STRIP + 1, 2 * STRIP + 6] {
+        let a = square(n);
         let Eigen { values, vectors } = symmetric(a.clone(), n);
         assert!(values.is_sorted_by(|x, y| x >= y));
         for i in 0..n {
@@ -40,4 +46,30 @@ fn equal_values_and_zeros_are_no_obstacle() {
     let Eigen { values, .. } = symmetric(twice, 3);
     values.iter().zip([2.0, 2.0, 1.0]).for_each(|(a, b)| assert!((a - b).abs() < 1e-12));
     assert!(symmetric(Vec::new(), 0).values.is_empty());
+}
+
+#[test]
+fn every_strip_is_right_and_the_same_for_any_number_of_threads() {
+    for n in [STRIP + 1, 2 * STRIP + 6] {
+        let a = square(n);
+        let of = |threads| {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let Eigen { values, vectors } = symmetric(a.clone(), n);
+                let twice = Eigen { values: values.clone(), vectors }.function(|x| 2.0 * x);
+                let product = product(&a, &twice, n);
+                (values, twice, product)
+            })
+        };
+        let (values, twice, found) = of(1);
+        assert_eq!(of(3), (values, twice.clone(), found.clone()));
+        for (twice, a) in twice.iter().zip(&a) {
+            assert!((twice - 2.0 * a).abs() < 1e-12, "{twice} for twice {a}");
+        }
+        for (place, found) in found.iter().enumerate() {
+            let (i, j) = (place / n, place % n);
+            let expected: f64 = (0..n).map(|k| a[i * n + k] * twice[k * n + j]).sum();
+            assert!((found - expected).abs() < 1e-11, "{found} for {expected}");
+        }
+    }
 }

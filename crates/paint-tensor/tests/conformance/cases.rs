@@ -132,6 +132,7 @@ pub(crate) const CASES: &[Case] = &[
     case("compact", &[&[2, 6]], |x| x[0].compact()),
     case("permute", &[&[2, 3, 4, 5]], |x| x[0].permute(&[2, 0, 3, 1])),
     case("transpose", &[&[2, 3, 4]], |x| x[0].transpose(0, 2)),
+    case("transpose of a matrix", &[&[35, 33]], |x| x[0].transpose(0, 1)),
     case("slice of the first axis", &[&[5, 3]], |x| x[0].slice(0, 1, 3)),
     case("slice of a middle axis", &[&[2, 5, 3]], |x| x[0].slice(1, 2, 2)),
     case("concat", &[&[2, 1, 3], &[2, 4, 3]], |x| Tensor::concat(&[&x[0], &x[1]], 1)),

@@ -147,7 +147,7 @@ impl Paint {
         // 8. The prediction that counts (Eq. 1).
         let prompt = retrievals.for_prediction(&mut self.memory)?;
         let logits = self.networks.prediction(&embedding, self.prompt(prompt)?)?;
-        // A GPU does all this before the host reads a loss.
+        // Losses are read only now, so that the host queues everything above without waiting for them.
         let mut losses = self.l_mi.losses(&entropy, &diversity, b, self.step)?;
         if let Some(l_ic) = l_ic {
             losses.add_consistency(l_ic.item()?, self.config.beta, self.step)?;

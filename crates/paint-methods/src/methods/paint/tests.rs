@@ -295,6 +295,21 @@ fn a_step_that_diverges_is_undone_and_says_so() {
 }
 
 #[test]
+fn a_loss_that_is_not_finite_is_named_and_its_step_undone() {
+    let mut paint = paint(&toml! { eta = 1.0 });
+    paint.adapt(&images(1, 6)).unwrap();
+    let params = paint.networks.params_mut();
+    let id = params.id("blocks.0.mlp.fc1.weight").unwrap();
+    let bad = Tensor::full(params[id].shape(), f32::NAN, &Device::cpu()).unwrap();
+    params.set(id, &bad).unwrap();
+    let before = saved(&paint);
+    let error = paint.adapt(&images(2, 6)).unwrap_err();
+    let named = matches!(error, Error::Diverged { what: "the mean entropy", step: 1, .. });
+    assert!(named, "{error}");
+    assert_eq!(saved(&paint), before);
+}
+
+#[test]
 fn the_oracle_takes_the_prompt_of_the_domain_and_needs_to_know_it() {
     let mut paint = paint(&toml! { oracle = true });
     assert!(matches!(paint.step(&images(1, 6)), Err(Error::NoDomain)));

@@ -41,10 +41,9 @@ impl Axes {
         let (rank, size, [stride]) = joined("permute", shape, [strides])?;
         Ok(Self { rank, size, stride })
     }
-}
 
-impl Axes {
-    /// The rows and columns of an input that is a matrix whose axes are exchanged, if a grid has as many blocks.
+    /// The rows and columns of an input that is a matrix whose axes are exchanged; none if its rows need more blocks
+    /// than a grid can have.
     pub(super) fn turned(&self) -> Option<[usize; 2]> {
         let [columns, rows] = [self.size[0], self.size[1]];
         let turned = self.rank == 2 && self.stride[..2] == [1, columns] && rows < 1 << 20;
@@ -54,7 +53,8 @@ impl Axes {
     /// The same axes for packs of so many neighbours, if these stay neighbours.
     pub(super) fn packed(mut self, pack: usize) -> Option<Self> {
         let (pack, last) = (pack as i32, (self.rank as usize).checked_sub(1)?);
-        let fits = self.stride[last] == 1 && self.size[last] % pack == 0;
+        // A size from 2^31 on does not fit its type.
+        let fits = self.stride[last] == 1 && self.size[last] > 0 && self.size[last] % pack == 0;
         if !fits || self.stride[..last].iter().any(|stride| stride % pack != 0) {
             return None;
         }

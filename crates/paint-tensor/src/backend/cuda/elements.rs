@@ -21,9 +21,9 @@ pub(super) const PACK: usize = 4;
 /// Rows with more elements than this are summed by more than one block.
 const LONG: usize = 1 << 14;
 
-/// The constants of the kernels that sum columns.
-pub(super) fn column_threads() -> Vec<Define> {
-    vec![("COLUMNS", COLUMNS), ("LANES", LANES)]
+/// The constants of the kernels that sum columns or move neighbours.
+pub(super) fn layout_constants() -> Vec<Define> {
+    vec![("COLUMNS", COLUMNS), ("LANES", LANES), ("PACK", PACK)]
 }
 
 const EXP: Define = ("UNARY_EXP", 0);
@@ -69,8 +69,13 @@ pub(super) fn binary_code(op: Binary) -> Define {
     }
 }
 
+/// The constants of the elementwise kernels.
+pub(super) fn elementwise_constants() -> Vec<Define> {
+    function_codes().into_iter().chain([("PACK", PACK)]).collect()
+}
+
 /// The numbers by which the kernels tell functions apart, under the names that they use.
-pub(super) fn function_codes() -> Vec<Define> {
+fn function_codes() -> Vec<Define> {
     let unary = [
         EXP,
         LOG,

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::sys;
 
@@ -21,22 +21,27 @@ use super::driver::Grid;
 use super::kernel::{Kernel, kernels};
 use super::matmul::Problem;
 use super::param::{Read, Write, structures};
+use crate::Result;
 use crate::backend::Epilogue;
-use crate::{Error, Result};
 
 /// Rows and columns of a tile of the result.
 const TILE: usize = 128;
 /// Numbers along the depth that a stage holds: 128 bytes.
 const DEPTH: usize = 32;
-/// Stages that are on their way or in use.
+/// Stages that are being fetched or multiplied.
 const STAGES: usize = 5;
 /// Blocks that share the columns of their tiles.
 const CLUSTER: usize = 2;
 /// A producing warpgroup and two that multiply in turns.
 const THREADS: u32 = 3 * 128;
-/// Shared memory: alignment, the stages, what eight warps pass on (16 rows of 64 numbers, and 32 bytes more), barriers.
-const SHARED: usize =
-    1024 + STAGES * 2 * TILE * 128 + 8 * 16 * (64 * 4 + 32) + 8 * (2 * STAGES + 2);
+/// Columns that a warp passes through shared memory at once.
+const PIECE: usize = 64;
+/// Bytes from one row of a piece to the next, which begins in other banks.
+const PITCH: usize = 4 * PIECE + 32;
+/// Shared memory: alignment, the stages, the 16 rows that each of eight warps passes on, barriers.
+const SHARED: usize = 1024 + STAGES * 2 * TILE * 4 * DEPTH + 8 * 16 * PITCH + 8 * (2 * STAGES + 2);
+/// A right operand of fewer rows can be turned: a grid has blocks for so many.
+const TURNED: usize = 1 << 20;
 
 structures! {
     /// A matrix as asynchronous copies see it: a `CUtensorMap`.
@@ -78,8 +83,13 @@ impl Finish {
             number("FINISH_GELU", Self::Gelu),
             number("FINISH_WITH_ARGUMENT", Self::GeluWithArgument),
             number("FINISH_GRADIENT", Self::Gradient),
+            ("TILE", TILE),
+            ("DEPTH", DEPTH),
             ("STAGES", STAGES),
-            // The mode of the file that is shared with attention: not bf16.
+            ("CLUSTER", CLUSTER),
+            ("PIECE", PIECE),
+            ("PITCH", PITCH),
+            // `wgmma.cuh` needs a mode; the products that depend on it are not used here.
             ("MODE", 1),
             ("MODE_BF16", 0),
         ]
@@ -103,12 +113,17 @@ pub(super) struct Operands<'a> {
     pub(super) out: &'a Buffer,
 }
 
+/// Tiles of an `[m, n]` result, with those past its end that a cluster does.
+fn tiles(m: usize, n: usize) -> usize {
+    m.div_ceil(CLUSTER * TILE) * CLUSTER * (n / TILE)
+}
+
 fn source(finish: Finish) -> Source {
     let text = concat!(include_str!("kernels/wgmma.cuh"), include_str!("kernels/gelu_product.cu"));
     Source { name: "gelu_product", text, defines: finish.defines() }
 }
 
-/// Rows of `columns` numbers in a row, fetched by tiles of `rows` rows and the depth of a stage. Numbers are rounded to
+/// A matrix `[rows, columns]` without gaps, fetched in boxes of `tile` rows by [`DEPTH`] columns. Numbers are rounded to
 /// tf32 on the way.
 fn map(buffer: &Buffer, [rows, columns]: [usize; 2], tile: usize) -> Result<Map> {
     let mut map = MaybeUninit::<sys::CUtensorMap>::uninit();
@@ -138,9 +153,10 @@ fn map(buffer: &Buffer, [rows, columns]: [usize; 2], tile: usize) -> Result<Map>
 }
 
 impl Cuda {
-    /// What these kernels make of a product, if they do it: a large one in tf32 whose operands lie in one piece.
+    /// What these kernels make of a product, if they do it: a large one in tf32 whose operands lie in one piece, with a
+    /// tile for every multiprocessor.
     pub(super) fn fused_gelu(&self, problem: &Problem, epilogue: &Epilogue) -> Option<Finish> {
-        let Problem { n, k, a, b, .. } = *problem;
+        let Problem { m, n, k, a, b, .. } = *problem;
         let fits = self.gpu.properties.capability == HOPPER
             && problem.tf32
             && problem.batches == 1
@@ -150,6 +166,8 @@ impl Cuda {
             && !a.transposed
             && a.pitch == k
             && b.pitch == if b.transposed { k } else { n }
+            && (b.transposed || k < TURNED)
+            && tiles(m, n) >= self.gpu.properties.multiprocessors as usize
             && problem.alignment >= 16;
         match epilogue {
             _ if !fits => None,
@@ -168,20 +186,19 @@ impl Cuda {
     ) -> Result<()> {
         let Operands { a, b, bias, argument, out } = *operands;
         let kernels = {
-            let mut known = self.gelu_products.lock().map_err(|_| Error::Gpu {
-                what: "a product with GELU".to_owned(),
-                why: "a thread failed while it compiled the kernel".to_owned(),
-            })?;
+            let mut known = self.gelu_products.lock().unwrap_or_else(PoisonError::into_inner);
             self.compiled(&mut known, finish, || source(finish))?
         };
         let (left, right) = (map(a, [m, k], TILE)?, map(b, [n, k], TILE / CLUSTER)?);
         let sizes = Sizes { m: m as i32, n: n as i32, k: k as i32 };
         let bias = bias.map_or(Read::NONE, Buffer::read);
         let argument = argument.map_or(Write(0), Buffer::write);
-        let tiles = m.div_ceil(CLUSTER * TILE) * CLUSTER * (n / TILE);
         let most = self.gpu.properties.multiprocessors as usize / CLUSTER * CLUSTER;
-        let grid =
-            Grid { blocks: [tiles.min(most), 1, 1], threads: [THREADS, 1], shared: SHARED as u32 };
+        let grid = Grid {
+            blocks: [tiles(m, n).min(most), 1, 1],
+            threads: [THREADS, 1],
+            shared: SHARED as u32,
+        };
         let params = (left, right, sizes, bias, argument, out.write());
         self.gpu.launch(&kernels.gelu_product, grid, params)
     }
@@ -199,6 +216,11 @@ pub(super) fn signatures() -> Vec<(Source, super::kernel::Signatures)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_is_cut_into_whole_clusters() {
+        assert_eq!([tiles(1, 128), tiles(256, 128), tiles(257, 256)], [2, 2, 8]);
+    }
 
     #[test]
     fn a_block_has_the_shared_memory_that_it_asks_for() {

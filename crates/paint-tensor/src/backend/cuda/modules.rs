@@ -41,7 +41,7 @@ kernels! {
 impl File for Elementwise {
     fn source() -> Source {
         let text = include_str!("kernels/elementwise.cu");
-        Source { name: "elementwise", text, defines: elements::function_codes() }
+        Source { name: "elementwise", text, defines: elements::elementwise_constants() }
     }
 }
 
@@ -85,7 +85,7 @@ kernels! {
 impl File for Layout {
     fn source() -> Source {
         let text = include_str!("kernels/layout.cu");
-        Source { name: "layout", text, defines: elements::column_threads() }
+        Source { name: "layout", text, defines: elements::layout_constants() }
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) const DRAW: usize = 32;
 pub(super) const SLOT: usize = 24;
 /// Blocks of threads that share a parameter.
 const BLOCKS: usize = 32;
-/// The same where parameters are updated: as many as fill the GPU when a few of the parameters are large.
+/// The same in an update; more, because a few large parameters must fill the GPU.
 const UPDATING: usize = 128;
 
 fn tone(tone: Tone) -> Define {

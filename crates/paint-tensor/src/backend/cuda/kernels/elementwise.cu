@@ -157,5 +157,5 @@ __device__ void broadcast(int op, const Broadcast &axes, const float *a, const f
                                                        float *out, i64 n) {                                      \
         broadcast<N>(op, axes, a, b, out, n);                                                                    \
     }
-BROADCAST(packs, 4)
+BROADCAST(packs, PACK)
 BROADCAST(single, 1)

@@ -1,8 +1,8 @@
 // Products with GELU on Hopper, in tf32 with f32 rows: GELU(A Bᵀ + bias), also with the argument of GELU stored, or A Bᵀ
 // times the derivative of GELU at a stored argument. A is [m, k], B is [n, k] and n a multiple of TILE.
 //
-// Blocks stay for many tiles of TILE x TILE. Two neighbours (a cluster) work on two tiles below each other, which share
-// their part of B: each block fetches half of it for both.
+// Blocks stay for many tiles of TILE x TILE. Two neighbours (a cluster) work on two tiles, one above the other, which
+// share their part of B: each block fetches half of it for both.
 //
 //     shared   | stage 0: A [TILE rows], B [TILE columns] | stage 1 | ..  STAGES of 32 KiB, 32 numbers deep
 //              +------------------------------------------+---------+---
@@ -16,16 +16,9 @@
 // Sums leave the registers through shared memory, 16 rows of a warp by 64 columns at a time, so that a row is read and
 // written in pieces of 256 bytes. What is read beside a piece is on its way while the piece before it is finished.
 
-#define TILE 128
-#define DEPTH 32
 #define OPERAND_BYTES (TILE * ROW_BYTES)
 #define STAGE_BYTES (2 * OPERAND_BYTES)
-#define CLUSTER 2
-
-#define PIECE 64
 #define PIECES (2 * TILE / PIECE)
-// Bytes from one row of a piece to the next, which begins in other banks.
-#define PITCH (PIECE * 4 + 32)
 #define PASSING (16 * PITCH)
 // A lane finishes four neighbours of every other row of a piece.
 #define PASSES 8
@@ -108,7 +101,7 @@ __device__ __forceinline__ float fast_inverse(float x) {
     return out;
 }
 
-// Φ and e^(-x²/2), with the error function of Abramowitz and Stegun 7.1.26, which is off by at most 1.5e-7.
+// Φ and e^(-x²/2), with the error function of Abramowitz and Stegun 7.1.26, which is off by 1.5e-7 before rounding.
 __device__ __forceinline__ float normal_cdf(float x, float &bell) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(bell) : "f"(x * x * -0.72134752f));
     float t = fast_inverse(fmaf(fabsf(x), 0.23164189f, 1.0f)), tail = fmaf(t, 0.5307027145f, -0.7265760135f);

@@ -78,9 +78,9 @@ struct Axes {
     int rank, size[8], stride[8];
 };
 
-// One number, or four neighbours that stay neighbours.
+// One number, or neighbours that stay neighbours.
 typedef Pack<float, 1> One;
-typedef Pack<float, 4> Four;
+typedef Pack<float, PACK> Four;
 
 // `axes` are those of the output, with the strides of the input.
 template <class T>
@@ -130,10 +130,10 @@ __device__ void copy_rows(const T *x, i64 from, i64 from_row, O *out, i64 to, i6
                                                 i64 to_row, i64 width, i64 n) {                                \
         copy_rows<T, O, N>(x, from, from_row, out, to, to_row, width, n);                                      \
     }
-COPY(packs_f32_f32, float, float, 4)
-COPY(packs_f32_bf16, float, bf16, 4)
-COPY(packs_bf16_f32, bf16, float, 4)
-COPY(packs_bf16_bf16, bf16, bf16, 4)
+COPY(packs_f32_f32, float, float, PACK)
+COPY(packs_f32_bf16, float, bf16, PACK)
+COPY(packs_bf16_f32, bf16, float, PACK)
+COPY(packs_bf16_bf16, bf16, bf16, PACK)
 COPY(single_f32_f32, float, float, 1)
 COPY(single_f32_bf16, float, bf16, 1)
 COPY(single_bf16_f32, bf16, float, 1)
