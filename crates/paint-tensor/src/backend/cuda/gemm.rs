@@ -97,7 +97,7 @@ impl Cuda {
             // The kernel reads the right operand along the depth.
             let b = if problem.b.transposed { b } else { self.turned(&b, [k, n])? };
             let (bias, argument) = (bias.as_ref(), argument.as_ref());
-            let operands = Operands { a: &a, b: &b, bias, argument, out: &out };
+            let operands = Operands { a, b: &b, bias, argument, out: &out };
             self.gelu_product(finish, [m, n, k], &operands)?;
             return Ok((Storage::Cuda(out), argument.cloned().map(Storage::Cuda)));
         }
