@@ -144,6 +144,9 @@ struct Round {
 }
 
 /// A strip after all reflections and rotations.
+///
+/// Vectors are explicit here: of loops over a strip's columns the compiler makes vectors down its rows, which it gathers
+/// element by element.
 struct Follow<'a> {
     strip: Vec<[f64; STRIP]>,
     reflections: &'a [Reflection],

@@ -21,10 +21,6 @@ pub(crate) struct Check {
     mean: Tensor,
 }
 
-fn refuse<T>(expected: String, found: String) -> Result<T> {
-    Err(Error::Images { expected, found })
-}
-
 impl Check {
     /// Refuses the size, and queues the mean.
     pub(crate) fn begin(images: &Tensor, spec: &Spec) -> Result<Self> {
@@ -52,6 +48,10 @@ impl Check {
         }
         Ok(self.b)
     }
+}
+
+fn refuse<T>(expected: String, found: String) -> Result<T> {
+    Err(Error::Images { expected, found })
 }
 
 #[cfg(test)]

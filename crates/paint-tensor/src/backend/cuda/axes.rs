@@ -6,6 +6,8 @@ use crate::{Error, Result};
 
 /// The most axes that a kernel walks over.
 const RANK: usize = 8;
+/// A matrix of fewer rows can be turned: a grid has blocks for so many.
+pub(super) const MOST_TURNED: usize = 1 << 20;
 
 structures! {
     /// The axes of a broadcast result, with the strides of both operands.
@@ -42,11 +44,11 @@ impl Axes {
         Ok(Self { rank, size, stride })
     }
 
-    /// The rows and columns of an input that is a matrix whose axes are exchanged; none if its rows need more blocks
-    /// than a grid can have.
+    /// The rows and columns of an input that is a matrix whose axes are exchanged; none if it has too many rows.
     pub(super) fn turned(&self) -> Option<[usize; 2]> {
         let [columns, rows] = [self.size[0], self.size[1]];
-        let turned = self.rank == 2 && self.stride[..2] == [1, columns] && rows < 1 << 20;
+        let turned =
+            self.rank == 2 && self.stride[..2] == [1, columns] && (rows as usize) < MOST_TURNED;
         turned.then_some([rows as usize, columns as usize])
     }
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, PoisonError};
 use cudarc::driver::sys;
 
 use super::Cuda;
+use super::axes::MOST_TURNED;
 use super::buffer::Buffer;
 use super::compile::{Define, HOPPER, Source};
 use super::driver::Grid;
@@ -40,8 +41,6 @@ const PIECE: usize = 64;
 const PITCH: usize = 4 * PIECE + 32;
 /// Shared memory: alignment, the stages, the 16 rows that each of eight warps passes on, barriers.
 const SHARED: usize = 1024 + STAGES * 2 * TILE * 4 * DEPTH + 8 * 16 * PITCH + 8 * (2 * STAGES + 2);
-/// A right operand of fewer rows can be turned: a grid has blocks for so many.
-const TURNED: usize = 1 << 20;
 
 structures! {
     /// A matrix as asynchronous copies see it: a `CUtensorMap`.
@@ -166,7 +165,7 @@ impl Cuda {
             && !a.transposed
             && a.pitch == k
             && b.pitch == if b.transposed { k } else { n }
-            && (b.transposed || k < TURNED)
+            && (b.transposed || k < MOST_TURNED)
             && tiles(m, n) >= self.gpu.properties.multiprocessors as usize
             && problem.alignment >= 16;
         match epilogue {

@@ -1,11 +1,13 @@
 //! Matrix products with their epilogues, and elementwise pairs.
 
+use super::axes::Broadcast;
 use super::buffer::{Buffer, Kind};
-use super::elements::binary_code;
+use super::elements::{PACK, Packing, binary_code};
 use super::gelu_product::Operands;
 use super::matmul::{Activation, Addresses, Layout, Place, Problem};
 use super::{Cuda, on_gpu, record};
 use crate::backend::{Binary, Epilogue, Gemm, Matrix, Precision, Storage};
+use crate::shape::elem_count;
 use crate::{Error, Result};
 
 /// How a matrix lies in memory: with unit stride along its rows, or (transposed) along its columns.
@@ -125,6 +127,25 @@ impl Cuda {
         let kernel = self.kernels.elementwise.binary.of((a.kind, b.kind));
         let params = (binary_code(op).1 as i32, a.read(), b.read(), out.write(), n as i64);
         self.each(kernel, n.div_ceil(4), n, params)
+    }
+
+    /// `a op b` of this shape, read with these strides.
+    pub(super) fn broadcast(
+        &self,
+        op: Binary,
+        shape: &[usize],
+        (a, a_strides): (&Storage, &[usize]),
+        (b, b_strides): (&Storage, &[usize]),
+    ) -> Result<Storage> {
+        let axes = Broadcast::new(shape, a_strides, b_strides)?;
+        let (a, b, code) = (self.widened(a)?, self.widened(b)?, binary_code(op).1 as i32);
+        let (packing, each) = Packing::when(axes.is_packed(PACK), PACK);
+        let n = elem_count(shape);
+        let out = self.take_f32(n)?;
+        let params = (code, axes, a.read(), b.read(), out.write(), n as i64);
+        let kernel = self.kernels.elementwise.binary_broadcast.of(packing);
+        self.each(kernel, n / each, n, params)?;
+        Ok(Storage::Cuda(out))
     }
 
     /// `a + w (b - a)`, stored as `a` is.

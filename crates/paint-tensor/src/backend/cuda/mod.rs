@@ -38,9 +38,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
 use self::arena::{Arena, Block};
-use self::axes::Broadcast;
 use self::driver::Gpu;
-use self::elements::{PACK, Packing, binary_code};
 use self::matmul::Products;
 use self::modules::Kernels;
 use super::{
@@ -49,7 +47,6 @@ use super::{
 };
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
-use crate::shape::elem_count;
 
 pub(crate) use self::buffer::Buffer;
 pub(crate) use self::record::Recorded;
@@ -330,17 +327,10 @@ impl Backend for Cuda {
         &self,
         op: Binary,
         shape: &[usize],
-        (a, a_strides): (&Storage, &[usize]),
-        (b, b_strides): (&Storage, &[usize]),
+        a: (&Storage, &[usize]),
+        b: (&Storage, &[usize]),
     ) -> Result<Storage> {
-        let axes = Broadcast::new(shape, a_strides, b_strides)?;
-        let (a, b, code) = (self.widened(a)?, self.widened(b)?, binary_code(op).1 as i32);
-        let (packing, each) = Packing::when(axes.is_packed(PACK), PACK);
-        let (n, kernels) = (elem_count(shape), &self.kernels.elementwise.binary_broadcast);
-        let out = self.take_f32(n)?;
-        let params = (code, axes, a.read(), b.read(), out.write(), n as i64);
-        self.each(kernels.of(packing), n / each, n, params)?;
-        Ok(Storage::Cuda(out))
+        self.broadcast(op, shape, a, b)
     }
 
     fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage> {

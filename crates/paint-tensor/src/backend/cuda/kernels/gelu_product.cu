@@ -37,8 +37,6 @@ struct Sizes {
 
 extern __shared__ char memory[];
 
-__device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
-
 // A barrier whose phase ends with so many arrivals.
 __device__ __forceinline__ void begin(u32 barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");

@@ -31,8 +31,6 @@ struct Shape {
 
 extern __shared__ __align__(16) unsigned char memory[];
 
-__device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
-
 // Two numbers in 16 bits each, as the tensor cores read them.
 __device__ __forceinline__ u32 pair(float low, float high) {
     u32 out;

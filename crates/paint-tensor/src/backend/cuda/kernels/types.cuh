@@ -38,6 +38,9 @@ struct alignas(sizeof(T) * N) Pack {
     T v[N];
 };
 
+// Where something in shared memory is, as instructions name it.
+__device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
 #define FOR_ELEMENTS(i, n) \
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
 
