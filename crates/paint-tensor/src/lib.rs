@@ -21,6 +21,7 @@
 mod backend;
 mod device;
 mod error;
+mod lane;
 mod op;
 mod routine;
 mod shape;
@@ -31,6 +32,8 @@ pub use backend::cpu::pool_bytes;
 pub use backend::{BACKENDS, BackendEntry, DeviceInfo, Memory, Precision, StepRule};
 pub use device::Device;
 pub use error::{Error, Result};
+pub use lane::in_lane;
+pub use op::alignment::{Aligned, Alignment, evidence};
 pub use op::batch_norm::{BatchNorm, BnMode, Moments};
 pub use op::conv::Conv2d;
 pub use op::distort::{BLUR_TAPS, ColorOp, Distortion, Noise};

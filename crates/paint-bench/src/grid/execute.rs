@@ -9,6 +9,7 @@ use paint_methods::Registry;
 use paint_run::experiment::{Earlier, Experiment, write_json};
 use paint_run::fingerprint::glimpse;
 use paint_run::{Error, Event, Result};
+use paint_tensor::in_lane;
 use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, run_name};
@@ -138,7 +139,9 @@ pub fn execute<'a>(
         }
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(run_cells)).collect();
+        let run_cells = &run_cells;
+        let in_lane = |lane| scope.spawn(move || in_lane(lane, run_cells));
+        let workers: Vec<_> = (0..jobs).map(in_lane).collect();
         for worker in workers {
             // A worker catches every panic of a run; a cell that it leaves without an end counts as failed.
             let _ = worker.join();

@@ -369,7 +369,7 @@ impl Method for Keel {
         let (part, span) = (state.part("form"), next.span());
         match &mut next.form {
             Form::Tokens { reference, memory, gradient } => {
-                *memory = Memory::load(&part, &reference.statistics, next.config.capacity)?;
+                *memory = Memory::load(&part, reference.place(), next.config.capacity)?;
                 if let Some(gradient) = gradient {
                     gradient.load(&state.part(LEARNER))?;
                 }

@@ -25,6 +25,7 @@ pub(crate) use training::{Compose, Step, StepSlot, SteppedSlot, Training};
 pub(crate) use windows::{BiasGradient, WindowAttention, WindowKernels};
 
 use crate::Result;
+use crate::op::alignment::Alignment;
 use crate::op::distort::{Distortion, Noise};
 
 /// A block of numbers on some device; cloning shares it.
@@ -248,6 +249,9 @@ pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
         gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<Storage>;
+    /// `x` brought from its running moments towards others, given as `[running, target]`; with it the new running
+    /// moments and the weight. The formulas are in `op/alignment.rs`.
+    fn align(&self, x: &Storage, moments: [&Storage; 2], by: &Alignment) -> Result<[Storage; 3]>;
     /// The gradient in front of a ReLU, from its result.
     fn relu_backward(&self, y: &Storage, grad: &Storage) -> Result<Storage> {
         self.binary(Binary::Mul, grad, &self.unary(Unary::Step, y)?)

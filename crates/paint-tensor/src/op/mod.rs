@@ -1,6 +1,7 @@
 //! The operations: each checks shapes, calls a kernel, and records the rule for its backward pass.
 
 mod activation;
+pub(crate) mod alignment;
 mod attention;
 pub(crate) mod batch_norm;
 mod branch;

@@ -3,8 +3,8 @@
 //! A row's name begins with the method's, and every public method of `src/op` must have a row.
 
 use paint_tensor::{
-    BLUR_TAPS, BatchNorm, BnMode, ColorOp, Conv2d, Device, Distortion, Mlp, Moments, Noise, Result,
-    Tensor, Windows,
+    Alignment, BLUR_TAPS, BatchNorm, BnMode, ColorOp, Conv2d, Device, Distortion, Mlp, Moments,
+    Noise, Result, Tensor, Windows,
 };
 
 pub(crate) struct Case {
@@ -199,6 +199,18 @@ pub(crate) const PLAIN: &[Case] = &[
     }),
     case("batch_norm_with_moments, mean", &[&[3, 2, 2, 3], &[2], &[2]], |x| {
         moments(x)?.mean.add(&moments(x)?.variance)
+    }),
+    case("aligned", &[&[4, 3], &[2, 3], &[2, 3]], |x| {
+        let positive = |x: &Tensor| x.mul(x)?.add_scalar(0.5);
+        let by =
+            Alignment { share: 0.3, rows: 9.0, target_rows: 30.0, shrinkage: 2.0, stretch: 10.0 };
+        let found = x[0].aligned(Some(&positive(&x[1])?), &positive(&x[2])?, &by)?;
+        let parts = [(found.rows, 12), (found.running, 6), (found.weight, 1)];
+        let flat = |(part, len): &(Tensor, usize)| part.reshape([*len]);
+        Tensor::concat(
+            &parts.iter().map(flat).collect::<Result<Vec<_>>>()?.iter().collect::<Vec<_>>(),
+            0,
+        )
     }),
     case("argmax", &[&[3, 5]], |x| {
         let places = x[0].argmax()?.into_iter().map(|place| place as f32).collect();

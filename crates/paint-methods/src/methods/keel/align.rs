@@ -4,25 +4,28 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use paint_nn::backbone::{AfterBlock, Backbone, Features, Request};
-use paint_tensor::{Device, Tensor};
+use paint_tensor::{Aligned, Alignment, Device, Tensor};
 
 use super::config::Config;
-use super::domain::{Domain, blend};
+use super::domain::Domain;
 use super::memory::{Keys, Memory};
 use super::sums::Sums;
-use super::transport::{Counts, Map, evidence};
+use super::transport::{Counts, Map};
 use crate::Result;
 use crate::statistics::{BlockStatistics, PatchStatistics, SourceStatistics, key_of};
 
 /// The most that the deviation of a channel is stretched.
-const STRETCH: f64 = 10.0;
+const STRETCH: f32 = 10.0;
 
 /// The source's statistics, and those of the patches where the network is.
 #[derive(Debug, Clone)]
 pub(super) struct Reference {
     pub(super) statistics: SourceStatistics,
+    /// Mean and variance of the class token by block, `[2, D]`.
+    cls: Vec<Tensor>,
     /// `U` `[r, D]` and `-U μ_s` `[r]` by block.
     bases: Vec<Option<(Tensor, Tensor)>>,
+    device: Device,
 }
 
 impl Reference {
@@ -36,7 +39,17 @@ impl Reference {
             Ok(Some((basis, Tensor::from_vec(offset, [r], device)?)))
         };
         let bases = statistics.blocks.iter().map(place).collect::<Result<_>>()?;
-        Ok(Self { statistics, bases })
+        let moments = |block: &BlockStatistics| {
+            let both = [&block.cls_mean[..], &block.cls_var].concat();
+            Ok(Tensor::from_vec(both, [2, block.cls_mean.len()], device)?)
+        };
+        let cls = statistics.blocks.iter().map(moments).collect::<Result<_>>()?;
+        Ok(Self { statistics, cls, bases, device: device.clone() })
+    }
+
+    /// The statistics, and where the network is.
+    pub(super) fn place(&self) -> (&SourceStatistics, &Device) {
+        (&self.statistics, &self.device)
     }
 }
 
@@ -86,14 +99,20 @@ pub(super) fn forward(
         embedding,
         chosen: Cell::new(None),
         weights: RefCell::default(),
+        unread_weights: RefCell::default(),
         unread: RefCell::default(),
         mode,
         reach,
     };
     let request = Request { classes, after_block: Some(&aligner), ..Request::default() };
     let features = model.forward_embedded(embedding, &request)?;
-    let Aligner { memory, chosen, weights, unread, .. } = aligner;
-    let weights = weights.into_inner();
+    let Aligner { memory, chosen, weights, unread_weights, unread, .. } = aligner;
+    let mut weights = weights.into_inner();
+    let unread_weights = unread_weights.into_inner();
+    if !unread_weights.is_empty() {
+        let read = Tensor::concat(&unread_weights.iter().collect::<Vec<_>>(), 0)?.to_vec()?;
+        weights.extend(read.into_iter().map(f64::from));
+    }
     let weight = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
     let Some(at) = chosen.get() else { return Ok((features, Found { domain: None, weight })) };
     let domain = &mut memory.into_inner().domains[at];
@@ -110,8 +129,10 @@ struct Aligner<'a> {
     embedding: &'a Tensor,
     /// The place of the domain, from block 0 on; none where images are clean.
     chosen: Cell<Option<usize>>,
-    /// `w` of each aligned block.
+    /// `w` of the patches of each aligned block.
     weights: RefCell<Vec<f64>>,
+    /// `w` of the class tokens of each aligned block.
+    unread_weights: RefCell<Vec<Tensor>>,
     /// Sums that the pass does not need, for the end of it.
     unread: RefCell<Vec<Sums>>,
     mode: Mode,
@@ -181,7 +202,8 @@ impl Aligner<'_> {
             Mode::Learn => {
                 let bounds = (self.config.capacity, self.config.memory);
                 let is_mixed = self.reach == Reach::Full;
-                let found = memory.assign(&keys, is_mixed, source.blocks.len(), bounds);
+                let found =
+                    memory.assign(&keys, is_mixed, source.blocks.len(), bounds).map_err(narrow)?;
                 if let Some(at) = found {
                     let domain = &mut memory.domains[at];
                     domain.images = domain.images.min(self.config.memory) + b as u64;
@@ -193,55 +215,34 @@ impl Aligner<'_> {
         Ok(())
     }
 
-    /// Class tokens `[B, 1, D]`, channel by channel (Eq. 2); none where they stay as they are.
+    /// Class tokens `[B, 1, D]`, channel by channel (Eq. 1 to 3); none where nothing is known of them.
     fn cls(
         &self,
         domain: &mut Domain,
         index: usize,
         cls: &Tensor,
     ) -> paint_nn::Result<Option<Tensor>> {
-        let source = &self.reference.statistics.blocks[index];
-        let [b, _, d] = cls.dims3("class tokens")?;
+        let [b, _, _] = cls.dims3("class tokens")?;
+        let running = domain.cls[index].as_ref();
+        let share = match self.mode {
+            Mode::Learn => b as f32 / domain.images as f32,
+            Mode::Look if running.is_none() => return Ok(None),
+            Mode::Look => 0.0,
+        };
+        let by = Alignment {
+            share,
+            rows: domain.images as f32,
+            target_rows: self.reference.statistics.images as f32,
+            shrinkage: self.config.shrinkage as f32,
+            stretch: STRETCH,
+        };
+        let Aligned { rows, running, weight } =
+            cls.aligned(running, &self.reference.cls[index], &by)?;
         if self.mode == Mode::Learn {
-            let rows = cls.to_vec()?;
-            let (mut sums, mut squares) = (vec![0.0_f64; d], vec![0.0_f64; d]);
-            for row in rows.chunks_exact(d) {
-                for ((sum, square), &x) in sums.iter_mut().zip(&mut squares).zip(row) {
-                    *sum += f64::from(x);
-                    *square += f64::from(x) * f64::from(x);
-                }
-            }
-            let over_batch = |sums: Vec<f64>| sums.iter().map(|s| (s / b as f64) as f32).collect();
-            let (mean, square) = (over_batch(sums), over_batch(squares));
-            let rho = b as f32 / domain.images as f32;
-            let [old_mean, old_square] = &mut domain.cls[index];
-            blend(old_mean, mean, rho);
-            blend(old_square, square, rho);
+            domain.cls[index] = Some(running);
         }
-        let [mean, square] = &domain.cls[index];
-        if mean.is_empty() {
-            return Ok(None);
-        }
-        let (n, n_s) = (domain.images as f64, self.reference.statistics.images as f64);
-        let shift: Vec<f64> =
-            mean.iter().zip(&source.cls_mean).map(|(m, s)| f64::from(*m) - f64::from(*s)).collect();
-        let w = evidence(&shift, &source.cls_var, n, n_s);
-        self.weights.borrow_mut().push(w);
-        if w == 0.0 {
-            return Ok(None);
-        }
-        let (mut scale, mut added) = (Vec::with_capacity(d), Vec::with_capacity(d));
-        for at in 0..d {
-            let (m, v_s) = (f64::from(mean[at]), f64::from(source.cls_var[at]));
-            let v = (f64::from(square[at]) - m * m).max(1e-8);
-            let v = (n * v + self.config.shrinkage * v_s) / (n + self.config.shrinkage);
-            let ratio = (v_s / v).sqrt().min(STRETCH);
-            scale.push((1.0 + w * (ratio - 1.0)) as f32);
-            added.push((w * (f64::from(source.cls_mean[at]) - m * ratio)) as f32);
-        }
-        scale.extend(added);
-        let both = Tensor::from_vec(scale, [2, 1, d], cls.device())?;
-        Ok(Some(cls.mul(&both.slice(0, 0, 1)?)?.add(&both.slice(0, 1, 1)?)?))
+        self.unread_weights.borrow_mut().push(weight);
+        Ok(Some(rows))
     }
 
     /// Patches `[B, N, D]` along the domain's map (Eq. 4); none where they stay as they are.
@@ -251,7 +252,7 @@ impl Aligner<'_> {
         index: usize,
         patches: &Tensor,
     ) -> Result<Option<Tensor>> {
-        let Reference { statistics, bases } = self.reference;
+        let Reference { statistics, bases, .. } = self.reference;
         let (Some(source), Some((basis, offset))) =
             (&statistics.blocks[index].patch, &bases[index])
         else {

@@ -26,8 +26,9 @@ pub(super) struct Domain {
     pub(super) images: u64,
     /// All images that it has seen.
     pub(super) seen: u64,
-    /// Mean and mean square of the class token by block; empty until the first is seen.
-    pub(super) cls: Vec<[Vec<f32>; 2]>,
+    /// Mean and mean square of the class token by block, `[2, D]`, on the device of the network; none until the first
+    /// is seen.
+    pub(super) cls: Vec<Option<Tensor>>,
     /// The patches by block; shared with the clone that undoes a step until they differ.
     pub(super) patches: Vec<Arc<Patches>>,
 }
@@ -62,13 +63,13 @@ impl Domain {
             weight: 1.0,
             images: 0,
             seen: 0,
-            cls: vec![Default::default(); blocks],
+            cls: vec![None; blocks],
             patches: vec![Arc::default(); blocks],
         }
     }
 
     /// Takes the images of `other` as its own.
-    pub(super) fn absorb(&mut self, other: Self) {
+    pub(super) fn absorb(&mut self, other: Self) -> Result<()> {
         let share = |a: u64, b: u64| if a + b == 0 { 0.5 } else { b as f32 / (a + b) as f32 };
         let rho = share(self.key_images, other.key_images);
         blend(&mut self.key, other.key, rho);
@@ -81,9 +82,11 @@ impl Domain {
                 blend(old, new, rho);
             }
         };
-        for (old, [mean, square]) in self.cls.iter_mut().zip(other.cls) {
-            join(&mut old[0], mean);
-            join(&mut old[1], square);
+        for (old, new) in self.cls.iter_mut().zip(other.cls) {
+            *old = match (old.take(), new) {
+                (Some(old), Some(new)) => Some(old.lerp(&new, rho)?),
+                (old, new) => old.or(new),
+            };
         }
         for (old, new) in self.patches.iter_mut().zip(other.patches) {
             let old = Arc::make_mut(old);
@@ -93,6 +96,7 @@ impl Domain {
         }
         self.images += other.images;
         self.seen += other.seen;
+        Ok(())
     }
 
     /// Everything, under names of its own.
@@ -116,7 +120,10 @@ impl Domain {
         };
         put("key".into(), &self.key)?;
         put("spread".into(), &[self.spread, self.weight])?;
-        for (i, [mean, square]) in self.cls.iter().enumerate() {
+        for (i, moments) in self.cls.iter().enumerate() {
+            let Some(moments) = moments else { continue };
+            let moments = moments.to_vec()?;
+            let (mean, square) = moments.split_at(moments.len() / 2);
             put(format!("cls.{i}.mean"), mean)?;
             put(format!("cls.{i}.square"), square)?;
         }
@@ -137,8 +144,8 @@ impl Domain {
         Ok(state)
     }
 
-    /// What [`Domain::save`] gave, for a network with these statistics.
-    pub(super) fn load(state: &State, source: &SourceStatistics) -> Result<Self> {
+    /// What [`Domain::save`] gave, for a network with these statistics on a device.
+    pub(super) fn load(state: &State, source: &SourceStatistics, device: &Device) -> Result<Self> {
         let blocks = source.blocks.len();
         let take = |name: &str, len: usize| -> Result<Vec<f32>> {
             let Some(tensor) = state.tensors.get(name) else { return Ok(Vec::new()) };
@@ -162,8 +169,10 @@ impl Domain {
         let spread = must("spread", 2)?;
         (domain.spread, domain.weight) = (spread[0], spread[1]);
         for i in 0..blocks {
-            domain.cls[i] =
-                [take(&format!("cls.{i}.mean"), d)?, take(&format!("cls.{i}.square"), d)?];
+            let cls = [take(&format!("cls.{i}.mean"), d)?, take(&format!("cls.{i}.square"), d)?];
+            if cls.iter().all(|moment| !moment.is_empty()) {
+                domain.cls[i] = Some(Tensor::from_vec(cls.concat(), [2, d], device)?);
+            }
             let r = source.blocks[i].patch.as_ref().map_or(0, PatchStatistics::rank);
             let patches = Arc::make_mut(&mut domain.patches[i]);
             patches.mean = take(&format!("patch.{i}.mean"), d)?;

@@ -131,7 +131,7 @@ impl Memory {
         is_mixed: bool,
         blocks: usize,
         (capacity, bound): (usize, u64),
-    ) -> Option<usize> {
+    ) -> Result<Option<usize>> {
         let b = keys.rows.len();
         let small = b < WINDOW;
         if small {
@@ -159,9 +159,12 @@ impl Memory {
                 self.domains[at].learn(keys, &key, bound);
                 at
             }
-            None => self.suspect(&key, keys, is_mixed, blocks)?,
+            None => match self.suspect(&key, keys, is_mixed, blocks) {
+                Some(at) => at,
+                None => return Ok(None),
+            },
         };
-        Some(if self.domains.len() > capacity { self.merge(at) } else { at })
+        Ok(Some(if self.domains.len() > capacity { self.merge(at)? } else { at }))
     }
 
     /// Images taken for clean one batch at a time may be a domain near to it, which many of them together tell: over
@@ -231,17 +234,19 @@ impl Memory {
     }
 
     /// Joins the two domains whose keys are nearest, other than the one at `kept`. Returns where that one is now.
-    fn merge(&mut self, kept: usize) -> usize {
+    fn merge(&mut self, kept: usize) -> Result<usize> {
         let others: Vec<usize> = (0..self.domains.len()).filter(|&at| at != kept).collect();
         let pairs =
             others.iter().enumerate().flat_map(|(i, &a)| others[..i].iter().map(move |&b| (b, a)));
         let apart = |&(b, a): &(usize, usize)| {
             mean_square(&self.domains[a].key, Some(&self.domains[b].key))
         };
-        let Some((b, a)) = pairs.min_by(|x, y| apart(x).total_cmp(&apart(y))) else { return kept };
+        let Some((b, a)) = pairs.min_by(|x, y| apart(x).total_cmp(&apart(y))) else {
+            return Ok(kept);
+        };
         let gone = self.domains.remove(a);
-        self.domains[b].absorb(gone);
-        if kept > a { kept - 1 } else { kept }
+        self.domains[b].absorb(gone)?;
+        Ok(if kept > a { kept - 1 } else { kept })
     }
 
     /// Everything, under names of its own.
@@ -266,14 +271,18 @@ impl Memory {
         Ok(state)
     }
 
-    /// What [`Memory::save`] gave, for a network with these statistics and at most `capacity` domains.
-    pub(super) fn load(state: &State, source: &SourceStatistics, capacity: usize) -> Result<Self> {
+    /// What [`Memory::save`] gave, for a network with these statistics on a device, and at most `capacity` domains.
+    pub(super) fn load(
+        state: &State,
+        (source, device): (&SourceStatistics, &Device),
+        capacity: usize,
+    ) -> Result<Self> {
         let count = state.counter("domains")?;
         if count > capacity as u64 {
             let expected = format!("at most {capacity} domains");
             return Err(Error::State { expected, found: count.to_string() });
         }
-        let load = |i| Domain::load(&state.part(&u64::to_string(&i)), source);
+        let load = |i| Domain::load(&state.part(&u64::to_string(&i)), source, device);
         let width = source.key_mean.len();
         let window = match state.tensors.get("window") {
             Some(rows) if rows.shape().last() == Some(&width) => {

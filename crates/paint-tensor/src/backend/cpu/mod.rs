@@ -1,5 +1,6 @@
 //! The CPU: SIMD kernels spread over the rayon pool.
 
+mod alignment;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod attention;
@@ -51,6 +52,7 @@ use super::{
     Unary, Window, WindowKernels,
 };
 use crate::Result;
+use crate::op::alignment::Alignment;
 use crate::op::distort::{Distortion, Noise};
 use crate::shape::elem_count;
 
@@ -183,6 +185,16 @@ impl Backend for Cpu {
         Ok(build2([split[1]; 2], |mean, variance| {
             channelwise::moments(host(x), split, mean, variance);
         }))
+    }
+
+    fn align(&self, x: &Storage, moments: [&Storage; 2], by: &Alignment) -> Result<[Storage; 3]> {
+        let [running, target] = moments.map(host);
+        let (mut next, mut weight) = (running.to_vec(), 0.0);
+        let rows = build(host(x).len(), |out| {
+            weight = alignment::align(host(x), &mut next, target, by, out);
+        });
+        let copied = |data: &[f32]| build(data.len(), |out| out.copy_from_slice(data));
+        Ok([rows, copied(&next), copied(&[weight])])
     }
 
     fn channel_affine(

@@ -1,4 +1,4 @@
-//! One GPU: its context, its stream, and the launch of kernels.
+//! One lane of a GPU: its context, its stream, and the launch of kernels.
 //!
 //! Everything runs on a single stream, in the order it was queued. Memory that a tensor gives back can therefore be
 //! handed out again at once: its new owner writes to it after all earlier readers.
@@ -31,7 +31,7 @@ pub(super) struct Properties {
     pub(super) shared_memory: u32,
 }
 
-/// A context on one GPU with its stream.
+/// A context on one GPU with a stream.
 pub(super) struct Gpu {
     context: sys::CUcontext,
     stream: sys::CUstream,

@@ -4,6 +4,7 @@
 //! stored as its first input is, while sums, statistics, losses and everything that belongs to a parameter stay
 //! `f32`. Operations that are never on that path read a widened copy.
 
+mod alignment;
 mod arena;
 mod attention;
 mod axes;
@@ -46,6 +47,7 @@ use super::{
     Memory, Precision, Recording, Storage, Unary, Window,
 };
 use crate::Result;
+use crate::op::alignment::Alignment;
 use crate::op::distort::{Distortion, Noise};
 
 pub(crate) use self::buffer::Buffer;
@@ -64,7 +66,8 @@ struct Cuda {
     gpu: Arc<Gpu>,
     arena: Arc<Arena>,
     kernels: Kernels,
-    products: Products,
+    /// Those of all lanes.
+    products: Arc<Products>,
     workspace: Buffer,
     cache: Option<PathBuf>,
     attention: Mutex<attention::Compiled>,
@@ -219,6 +222,10 @@ impl Backend for Cuda {
 
     fn channel_moments(&self, x: &Storage, split: [usize; 3]) -> Result<(Storage, Storage)> {
         self.moments_of_channels(&self.widened(x)?, split)
+    }
+
+    fn align(&self, x: &Storage, moments: [&Storage; 2], by: &Alignment) -> Result<[Storage; 3]> {
+        self.align_rows(on_gpu(x), moments, by)
     }
 
     fn channel_affine(

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::alignment::By;
 use super::axes::{Axes, Broadcast};
 use super::buffer::Kind;
 use super::compile::Source;
@@ -116,6 +117,20 @@ impl File for Planes {
 }
 
 kernels! {
+    /// `alignment.cu`.
+    struct Aligning {
+        align: Family<Kind, (By, Read, Read, Read, Write, Write, Write, i32, i32)>,
+    }
+}
+
+impl File for Aligning {
+    fn source() -> Source {
+        let text = include_str!("kernels/alignment.cu");
+        Source { name: "alignment", text, defines: Vec::new() }
+    }
+}
+
+kernels! {
     /// `distort.cu`.
     struct Distort {
         distort_colors: Kernel<(Read, Read, Write, i32)>,
@@ -180,6 +195,7 @@ loaded! {
         rowwise: Rowwise,
         layout: Layout,
         planes: Planes,
+        alignment: Aligning,
         distort: Distort,
         training: Training,
     }

@@ -1,6 +1,6 @@
 //! Opening a GPU: which ones this machine has, and what each needs before it can compute.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -13,11 +13,12 @@ use super::kernel::Module;
 use super::matmul::{self, Products};
 use super::modules::Kernels;
 use crate::backend::{DeviceInfo, Precision};
-use crate::{Error, Result};
+use crate::{Error, Result, lane};
 
-/// The backend of a GPU and precision; there is one of each for as long as the process lives.
+/// The backend of a GPU and precision in the lane of this thread; there is one of each for as long as the process
+/// lives.
 pub(super) fn open(name: &str, precision: Precision) -> Result<Arc<Cuda>> {
-    type Opened = HashMap<(i32, Precision), Arc<Cuda>>;
+    type Opened = HashMap<(i32, Precision), BTreeMap<usize, Arc<Cuda>>>;
     static OPENED: OnceLock<Mutex<Opened>> = OnceLock::new();
     let wrong = |why: String| Error::Device { name: name.to_owned(), why };
     let number = name.strip_prefix("cuda").and_then(|rest| match rest {
@@ -27,7 +28,8 @@ pub(super) fn open(name: &str, precision: Precision) -> Result<Arc<Cuda>> {
     let ordinal = number.ok_or_else(|| wrong("a GPU is named cuda:0, cuda:1, ...".to_owned()))?;
     let mut opened =
         OPENED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(cuda) = opened.get(&(ordinal, precision)) {
+    let lanes = opened.entry((ordinal, precision)).or_default();
+    if let Some(cuda) = lanes.get(&lane::current()) {
         return Ok(Arc::clone(cuda));
     }
     let found = driver::devices().map_err(wrong)?;
@@ -36,8 +38,11 @@ pub(super) fn open(name: &str, precision: Precision) -> Result<Arc<Cuda>> {
     if let Some(why) = too_old(gpu) {
         return Err(wrong(why));
     }
-    let cuda = Arc::new(Cuda::new(ordinal, precision)?);
-    opened.insert((ordinal, precision), Arc::clone(&cuda));
+    // Lanes choose the algorithms of products together, so that each gives the same bits.
+    let products = lanes.values().next().map(|other| Arc::clone(&other.products));
+    let products = products.map_or_else(|| Products::new().map(Arc::new), Ok)?;
+    let cuda = Arc::new(Cuda::new(ordinal, precision, products)?);
+    lanes.insert(lane::current(), Arc::clone(&cuda));
     Ok(cuda)
 }
 
@@ -77,7 +82,7 @@ fn described(gpu: &Properties) -> String {
 }
 
 impl Cuda {
-    fn new(ordinal: i32, precision: Precision) -> Result<Self> {
+    fn new(ordinal: i32, precision: Precision, products: Arc<Products>) -> Result<Self> {
         let gpu = Arc::new(Gpu::open(ordinal)?);
         let cache = compile::cache_folder();
         let kernels = Kernels::load(&gpu, cache.as_deref())?;
@@ -90,7 +95,7 @@ impl Cuda {
             gpu,
             arena,
             kernels,
-            products: Products::new()?,
+            products,
             workspace,
             cache,
             attention: Mutex::default(),

@@ -1,9 +1,10 @@
 //! GPUs against the CPU: every operation, and sizes that use every path of the kernels.
 
+mod lane;
 mod large;
 mod routine;
 
-use paint_tensor::{Device, Error, Noise, Precision, Result, Tensor};
+use paint_tensor::{Alignment, Device, Error, Noise, Precision, Result, Tensor};
 
 use self::large::{LARGE, LARGEST};
 use crate::agreement::{agree, gap, results};
@@ -71,6 +72,42 @@ fn augmented_looks_restored_and_averaged_elements_agree_with_the_cpu() {
     for (ours, reference) in on(&device).iter().zip(on(&Device::cpu())) {
         let gap = gap(ours, &reference);
         assert!(gap < F32, "{gap}");
+    }
+}
+
+#[test]
+fn aligned_rows_agree_with_the_cpu() {
+    let aligned = |device: &Device, d: usize, known: bool| {
+        let tensor = |seed, shape: &[usize]| {
+            Tensor::from_vec(values(shape.iter().product(), seed), shape, device).unwrap()
+        };
+        let rows = tensor(1, &[37, 1, d]).compact().unwrap();
+        let moments = |mean: f32, square: f32| {
+            let mean = Tensor::full([1, d], mean, device).unwrap();
+            Tensor::concat(&[&mean, &Tensor::full([1, d], square, device).unwrap()], 0).unwrap()
+        };
+        let by = Alignment {
+            share: 0.3,
+            rows: 90.0,
+            target_rows: 300.0,
+            shrinkage: 20.0,
+            stretch: 10.0,
+        };
+        let running = moments(0.2, 0.7).add(&tensor(2, &[2, d]).scale(0.01).unwrap()).unwrap();
+        let found = rows.aligned(known.then_some(&running), &moments(1.5, 0.4), &by).unwrap();
+        [found.rows, found.running, found.weight].map(|part| part.to_vec().unwrap())
+    };
+    for (precision, tolerance) in [(Precision::F32, F32), (Precision::Bf16, BF16)] {
+        let Some(device) = gpu(precision) else { return };
+        // More channels than the block has threads, and fewer.
+        for (d, known) in [(1500, true), (1500, false), (48, true)] {
+            let both =
+                aligned(&device, d, known).into_iter().zip(aligned(&Device::cpu(), d, known));
+            for (part, (ours, reference)) in both.enumerate() {
+                let gap = gap(&ours, &reference);
+                assert!(gap < tolerance, "part {part} of {d} in {precision}: {gap}");
+            }
+        }
     }
 }
 

@@ -44,7 +44,8 @@ __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvt
 #define FOR_ELEMENTS(i, n) \
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
 
-__device__ __forceinline__ float warp_sum(float x) {
+template <class T>
+__device__ __forceinline__ T warp_sum(T x) {
     for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
     return x;
 }
@@ -55,13 +56,14 @@ __device__ __forceinline__ float warp_max(float x) {
 }
 
 // The sum over a block of up to 1024 threads, in every thread.
-__device__ __forceinline__ float block_sum(float value) {
-    __shared__ float part[32];
+template <class T>
+__device__ __forceinline__ T block_sum(T value) {
+    __shared__ T part[32];
     value = warp_sum(value);
     __syncthreads();
     if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = value;
     __syncthreads();
-    float total = 0.0f;
+    T total = 0;
     for (int warp = 0; warp < blockDim.x / 32; warp++) total += part[warp];
     return total;
 }
