@@ -6,14 +6,15 @@ use crate::backend::{Binary, Unary};
 
 /// `a + w (b - a)`.
 pub(super) fn lerp(a: &[f32], b: &[f32], w: f32, out: &mut [f32]) {
-    fill_with(
+    zip(
         out,
+        [a, b],
         #[inline(always)]
-        |i| a[i] + w * (b[i] - a[i]),
+        |a, b| a + w * (b - a),
     );
 }
 
-/// `out[i] = f(i)` in vector code over all threads.
+/// `out[i] = f(i)` over all threads.
 pub(super) fn fill_with(out: &mut [f32], f: impl Fn(usize) -> f32 + Sync) {
     for_rows(out, 1, |first, out| {
         vectorized(
@@ -27,18 +28,50 @@ pub(super) fn fill_with(out: &mut [f32], f: impl Fn(usize) -> f32 + Sync) {
     });
 }
 
+/// `out[i] = f(x[i])` in vector code over all threads.
+fn map(out: &mut [f32], x: &[f32], f: impl Fn(f32) -> f32 + Sync) {
+    for_rows(out, 1, |first, out| {
+        let x = &x[first..first + out.len()];
+        vectorized(
+            #[inline(always)]
+            || map_part(out, x, &f),
+        );
+    });
+}
+
+#[inline(always)]
+fn map_part(out: &mut [f32], x: &[f32], f: impl Fn(f32) -> f32) {
+    out.iter_mut().zip(x).for_each(|(out, x)| *out = f(*x));
+}
+
+/// `out[i] = f(a[i], b[i])` in vector code over all threads.
+fn zip(out: &mut [f32], [a, b]: [&[f32]; 2], f: impl Fn(f32, f32) -> f32 + Sync) {
+    for_rows(out, 1, |first, out| {
+        let [a, b] = [a, b].map(|x| &x[first..first + out.len()]);
+        vectorized(
+            #[inline(always)]
+            || zip_part(out, [a, b], &f),
+        );
+    });
+}
+
+#[inline(always)]
+fn zip_part(out: &mut [f32], [a, b]: [&[f32]; 2], f: impl Fn(f32, f32) -> f32) {
+    out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = f(*a, *b));
+}
+
 macro_rules! apply {
     ($out:ident, $x:ident, $f:expr) => {
-        fill_with(
+        map(
             $out,
+            $x,
             #[inline(always)]
-            |i| $f($x[i]),
+            |x| $f(x),
         )
     };
 }
 
 pub(super) fn unary(op: Unary, x: &[f32], out: &mut [f32]) {
-    let x = &x[..out.len()];
     match op {
         Unary::Exp => apply!(out, x, math::exp),
         Unary::Log => apply!(out, x, f32::ln),
@@ -70,11 +103,11 @@ pub(super) fn step(x: f32) -> f32 {
 
 /// `grad step(y)`.
 pub(super) fn relu_backward(y: &[f32], grad: &[f32], out: &mut [f32]) {
-    let (y, grad) = (&y[..out.len()], &grad[..out.len()]);
-    fill_with(
+    zip(
         out,
+        [grad, y],
         #[inline(always)]
-        |i| grad[i] * step(y[i]),
+        |grad, y| grad * step(y),
     );
 }
 
@@ -89,11 +122,11 @@ fn combine(op: Binary, a: f32, b: f32) -> f32 {
 }
 
 pub(super) fn binary(op: Binary, a: &[f32], b: &[f32], out: &mut [f32]) {
-    let (a, b) = (&a[..out.len()], &b[..out.len()]);
-    fill_with(
+    zip(
         out,
+        [a, b],
         #[inline(always)]
-        |i| combine(op, a[i], b[i]),
+        |a, b| combine(op, a, b),
     );
 }
 
@@ -110,7 +143,7 @@ pub(super) fn binary_broadcast(
         out[0] = combine(op, a[0], b[0]);
         return;
     };
-    let (a_step, b_step) = (a_strides[rank - 1], b_strides[rank - 1]);
+    let steps = (a_strides[rank - 1], b_strides[rank - 1]);
     let offset = |mut row: usize, strides: &[usize]| {
         let mut offset = 0;
         for axis in (0..rank - 1).rev() {
@@ -123,11 +156,24 @@ pub(super) fn binary_broadcast(
         for (row, out) in out.chunks_exact_mut(width).enumerate() {
             let (a, b) =
                 (&a[offset(first + row, a_strides)..], &b[offset(first + row, b_strides)..]);
-            for (i, out) in out.iter_mut().enumerate() {
-                *out = combine(op, a[i * a_step], b[i * b_step]);
-            }
+            vectorized(
+                #[inline(always)]
+                || broadcast_row(op, out, [a, b], steps),
+            );
         }
     });
+}
+
+/// One row; a step is 0 where the operand is the same for all elements of it, else 1.
+#[inline(always)]
+fn broadcast_row(op: Binary, out: &mut [f32], [a, b]: [&[f32]; 2], steps: (usize, usize)) {
+    let (len, x, y) = (out.len(), a[0], b[0]);
+    match steps {
+        (0, 0) => out.fill(combine(op, x, y)),
+        (0, _) => map_part(out, &b[..len], |b| combine(op, x, b)),
+        (_, 0) => map_part(out, &a[..len], |a| combine(op, a, y)),
+        _ => zip_part(out, [&a[..len], &b[..len]], |a, b| combine(op, a, b)),
+    }
 }
 
 /// `a += b`.

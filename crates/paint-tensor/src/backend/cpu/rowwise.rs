@@ -19,6 +19,8 @@ pub(super) fn layer_norm(
         vectorized(
             #[inline(always)]
             || {
+                // Lengths that the compiler knows to be equal are not checked for every element.
+                let (gamma, beta) = (&gamma[..d], &beta[..d]);
                 let rows = x[first * d..].chunks_exact(d);
                 for ((out, stats), x) in
                     out.chunks_exact_mut(d).zip(stats.chunks_exact_mut(2)).zip(rows)
