@@ -17,9 +17,9 @@ impl Drop for Back {
     }
 }
 
-/// Runs `work` in a lane: every GPU that it opens on this thread is that of the lane. Other work is in lane 0. A CPU
-/// has one lane. A lane's stream and memory stay for as long as the process lives, so few numbers should be used, and
-/// used again.
+/// Runs `work` in a lane: every GPU that it opens on this thread is that of the lane; threads that it starts are in lane
+/// 0, as other work is. A CPU has one lane. A lane keeps its stream, and as much memory as its largest work took, for
+/// as long as the process lives, so few numbers should be used, and used again.
 pub fn in_lane<R>(lane: usize, work: impl FnOnce() -> R) -> R {
     let _back = Back(LANE.replace(lane));
     work()

@@ -140,8 +140,8 @@ pub fn execute<'a>(
     };
     thread::scope(|scope| {
         let run_cells = &run_cells;
-        let in_lane = |lane| scope.spawn(move || in_lane(lane, run_cells));
-        let workers: Vec<_> = (0..jobs).map(in_lane).collect();
+        let worker = |lane| scope.spawn(move || in_lane(lane, run_cells));
+        let workers: Vec<_> = (0..jobs).map(worker).collect();
         for worker in workers {
             // A worker catches every panic of a run; a cell that it leaves without an end counts as failed.
             let _ = worker.join();

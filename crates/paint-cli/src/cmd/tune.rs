@@ -78,7 +78,7 @@ pub(crate) struct Args {
     source: SourceArgs,
     #[command(flatten)]
     network: NetworkFlags,
-    /// Number of runs at the same time
+    /// Number of runs at the same time, on a GPU with memory of their own
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
     /// Folder for the choice and its runs; finished runs in it are not run again [default: out/tune-METHOD]

@@ -47,8 +47,8 @@ pub fn evidence(d: f64, n: f64, n_s: f64) -> f64 {
 }
 
 impl Tensor {
-    /// Rows `[.., D]` brought towards the moments `[μ, c]` of `target` `[2, D]`. `running` is `[m, q]`, `[2, D]`; without
-    /// it they are those of the rows. It has no gradient rule.
+    /// Rows `[.., D]` brought towards the moments `[μ, c]` of `target`, `[2, D]`. `running` is `[m, q]`, `[2, D]`;
+    /// without it they are those of the rows. It has no gradient rule.
     pub fn aligned(
         &self,
         running: Option<&Self>,
@@ -56,19 +56,21 @@ impl Tensor {
         by: &Alignment,
     ) -> Result<Aligned> {
         let d = self.shape().last().copied().unwrap_or(0);
-        if self.elem_count() == 0 {
+        if d == 0 || self.elem_count() == 0 {
             return Err(self.shape_error("aligned rows", "rows of numbers".to_owned()));
         }
+        self.refuse_gradient("aligned")?;
         for moments in [Some(target), running].into_iter().flatten() {
+            moments.refuse_gradient("aligned")?;
             if moments.shape() != [2, d] {
                 return Err(moments.shape_error("moments of aligned rows", format!("[2, {d}]")));
             }
             self.device().check_same(moments.device(), "aligned")?;
         }
-        let (device, none) = (self.device(), Self::zeros([2, d], self.device()));
+        let device = self.device();
         let (running, share) = match running {
             Some(running) => (running.clone(), by.share),
-            None => (none?, 1.0),
+            None => (Self::zeros([2, d], device)?, 1.0),
         };
         let by = Alignment { share, ..*by };
         let moments = [running.storage(), target.storage()];
@@ -134,9 +136,16 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_another_width_are_refused() {
+    fn moments_of_another_width_no_rows_and_gradients_are_refused() {
         let (rows, target) = (tensor(&[1.0; 6], [3, 2]), tensor(&[1.0; 6], [2, 3]));
         let message = rows.aligned(None, &target, &BY).unwrap_err().to_string();
         assert!(message.contains("[2, 2]"), "{message}");
+        let target = tensor(&[1.0; 4], [2, 2]);
+        assert!(rows.aligned(None, &target, &BY).is_ok());
+        assert!(rows.variable().aligned(None, &target, &BY).is_err());
+        assert!(rows.aligned(None, &target.variable(), &BY).is_err());
+        let empty = tensor(&[], [2, 0]);
+        assert!(tensor(&[], [3, 0]).aligned(None, &empty, &BY).is_err());
+        assert!(rows.sum_all().unwrap().aligned(None, &empty, &BY).is_err());
     }
 }

@@ -74,7 +74,7 @@ pub(crate) struct Args {
     pub(super) weights: Option<PathBuf>,
     #[command(flatten)]
     pub(super) network: NetworkFlags,
-    /// Number of runs at the same time; timings are reported only with 1
+    /// Number of runs at the same time, on a GPU with memory of their own; timings are reported only with 1
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) jobs: usize,
     /// Save a checkpoint every N batches of a run

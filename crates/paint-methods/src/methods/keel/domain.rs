@@ -169,9 +169,10 @@ impl Domain {
         let spread = must("spread", 2)?;
         (domain.spread, domain.weight) = (spread[0], spread[1]);
         for i in 0..blocks {
-            let cls = [take(&format!("cls.{i}.mean"), d)?, take(&format!("cls.{i}.square"), d)?];
-            if cls.iter().all(|moment| !moment.is_empty()) {
-                domain.cls[i] = Some(Tensor::from_vec(cls.concat(), [2, d], device)?);
+            let mean = take(&format!("cls.{i}.mean"), d)?;
+            if !mean.is_empty() {
+                let both = [mean, must(&format!("cls.{i}.square"), d)?].concat();
+                domain.cls[i] = Some(Tensor::from_vec(both, [2, d], device)?);
             }
             let r = source.blocks[i].patch.as_ref().map_or(0, PatchStatistics::rank);
             let patches = Arc::make_mut(&mut domain.patches[i]);

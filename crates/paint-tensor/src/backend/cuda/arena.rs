@@ -115,7 +115,7 @@ pub(super) trait Supply: Send + Sync {
     fn total(&self) -> usize;
 }
 
-/// The memory of one GPU, or a fixed range of it.
+/// The memory of one lane of a GPU, or a fixed range of it.
 pub(super) struct Arena {
     /// None for a fixed range, which does not grow.
     supply: Option<Arc<dyn Supply>>,

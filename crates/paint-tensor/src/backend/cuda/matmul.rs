@@ -164,8 +164,8 @@ impl Products {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).contains_key(problem)
     }
 
-    /// Calls `work` while no product is being queued. One product may be several kernels that share the workspace, so
-    /// nothing else that uses it may come between them.
+    /// Calls `work` while no product is being queued, in any lane. One product may be several kernels that share a
+    /// lane's workspace, so nothing else that uses it may come between them.
     pub(super) fn undisturbed<T>(&self, work: impl FnOnce() -> T) -> T {
         let _plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         work()

@@ -66,7 +66,7 @@ struct Cuda {
     gpu: Arc<Gpu>,
     arena: Arc<Arena>,
     kernels: Kernels,
-    /// Those of all lanes.
+    /// Those of all lanes of this GPU and precision.
     products: Arc<Products>,
     workspace: Buffer,
     cache: Option<PathBuf>,

@@ -2,7 +2,7 @@
 //! products cost one each.
 //!
 //! A recording works at fixed addresses. Recordings share that memory where it is large enough, because inputs are
-//! copied in and results out around every replay, and replays take turns on the one stream. A trial recording over
+//! copied in and results out around every replay, and replays take turns on the lane's stream. A trial recording over
 //! addresses without memory finds out how much is needed: nothing runs while a thread records.
 //!
 //! Whatever else a recording reads (the weights of a model) it keeps alive, so a replay never meets memory that was

@@ -1,22 +1,28 @@
 //! Lanes: work side by side on one GPU.
 
-use paint_tensor::{Device, Error, Precision, Result, Tensor, in_lane};
+use paint_tensor::{Device, Error, Precision, Result, Routine, Tensor, in_lane};
 
 use crate::cases::values;
 use crate::device::gpu;
 
-/// A weight after steps down a loss, by many small kernels.
+/// A weight after steps down a loss by many small kernels, some of them replayed, and a product whose algorithm is
+/// chosen by time.
 fn steps(device: &Device) -> Result<Vec<f32>> {
     let tensor =
         |seed, [rows, d]: [usize; 2]| Tensor::from_vec(values(rows * d, seed), [rows, d], device);
     let (x, mut w) = (tensor(1, [33, 48])?, tensor(2, [48, 48])?.variable());
+    let (first, routine) = (w.to_vec()?, Routine::default());
     for _ in 0..50 {
+        routine.run(&[&x, &w.detach()], |x| Ok(vec![x[0].linear(&x[1], None)?.exp()?]))?;
         let y = x.linear(&w, None)?.linear(&w, None)?;
         let loss = y.log_softmax()?.mul(&y)?.sum_all()?;
         let gradient = loss.backward()?.get(&w).expect("w is used").scale(1e-6)?;
         w = w.detach().sub(&gradient)?.variable();
     }
-    w.to_vec()
+    let large = tensor(3, [1100, 1024])?.linear(&tensor(4, [2048, 1024])?, None)?;
+    let found = [w.to_vec()?, large.sum(0)?.to_vec()?].concat();
+    assert_ne!(found[..first.len()], first, "the steps change the weight");
+    Ok(found)
 }
 
 #[test]
