@@ -192,6 +192,7 @@ fn norms_are_those_of_pytorch() {
             running_var: &unused,
             eps: 1e-5,
             mode: BnMode::Batch,
+            batch_size: None,
         })
     });
 }

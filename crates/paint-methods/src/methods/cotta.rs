@@ -28,6 +28,7 @@
 
 use std::sync::Arc;
 
+use paint_nn::backbone::Request;
 use paint_nn::loss;
 use paint_nn::params::Trainable;
 use paint_settings::{Describe as _, at_least, between, choice, logarithmic, settings};
@@ -46,8 +47,8 @@ use crate::teacher::Teacher;
 
 const NAME: &str = "cotta";
 
-/// How many images, over all views, go through a GPU at once.
-const IMAGES_TOGETHER: usize = 1600;
+/// How many pixels, over all views, go through a GPU at once: those of 32 views of 50 small images.
+const PIXELS_TOGETHER: usize = 32 * 50 * 32 * 32;
 
 choice! {
     /// The loss between student and teacher.
@@ -153,14 +154,16 @@ impl Cotta {
             return Ok((self.learner.forward(self.teacher.model(), images)?.logits, false));
         }
         let views = self.config.views as u64;
-        let together = self.views_together(images);
+        let together = views_together(images)?;
         let mut sum: Option<Tensor> = None;
         let end = (self.learner.step() + 1) * views;
         for first in (end - views..end).step_by(together) {
             let numbers = first..end.min(first + together as u64);
             let count = (numbers.end - numbers.start) as usize;
             let views = padded_views(self.views.as_ref(), numbers, images)?;
-            let z = self.learner.forward(self.teacher.model(), &views)?.logits;
+            // Batch norms see each view alone.
+            let request = Request { batch_size: Some(images.shape()[0]), ..self.learner.request() };
+            let z = self.teacher.model().forward(&views, &request)?.logits;
             let [rows, classes] = z.dims2("logits")?;
             let z = z.reshape([count, rows / count, classes])?.sum(0)?;
             sum = Some(match sum {
@@ -172,13 +175,6 @@ impl Cotta {
         Ok((sum.scale(1.0 / views as f32)?, true))
     }
 
-    /// How many views go through the teacher at once. Batch norms must see each view alone; on the CPU one view fills
-    /// the cache.
-    fn views_together(&self, images: &Tensor) -> usize {
-        let alone = self.teacher.model().mixes_images() || images.device().memory().is_none();
-        if alone { 1 } else { (IMAGES_TOGETHER / images.shape()[0].max(1)).max(1) }
-    }
-
     /// Step 6.
     fn restore(&mut self) -> Result<()> {
         let (step, share) = (self.learner.step(), self.config.restored);
@@ -188,6 +184,13 @@ impl Cotta {
             Ok(value.restore(source, &places)?)
         })
     }
+}
+
+/// How many views go through the teacher at once; on the CPU one fills the cache.
+fn views_together(images: &Tensor) -> Result<usize> {
+    let [b, _, h, w] = images.dims4("images")?;
+    let on_cpu = images.device().memory().is_none();
+    Ok(if on_cpu { 1 } else { (PIXELS_TOGETHER / (b * h * w).max(1)).max(1) })
 }
 
 impl Adapt for Cotta {

@@ -144,7 +144,10 @@ pub struct Request<'a> {
     /// Factors `[B]` of the residual branches, two per block (attention, then MLP), for stochastic depth. An empty list
     /// scales nothing.
     pub branches: &'a [Option<Tensor>],
-    /// Whether to return what batch norms saw.
+    /// How many images make up a batch, if these are several batches, one behind the other: batch norms see each alone,
+    /// then, and no gradient is possible. `None` for one batch.
+    pub batch_size: Option<usize>,
+    /// Whether to return what batch norms saw, of one batch.
     pub statistics: Statistics,
     /// Which tokens the last block gives.
     pub last_block: LastBlock,

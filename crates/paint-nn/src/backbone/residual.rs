@@ -192,7 +192,7 @@ impl Backbone for ResidualNet {
         request.refuse_transformer(&self.spec.name)?;
         let (params, parts) = (&self.params, &self.parts);
         let seen = (request.statistics == Statistics::Keep).then(Default::default);
-        let pass = &NormPass { mode: self.batch_norm, seen };
+        let pass = &NormPass { mode: self.batch_norm, batch_size: request.batch_size, seen };
         let mut x = parts.stem.forward(params, embedding)?;
         if let Some(norm) = &parts.stem_norm {
             x = norm.forward_relu(params, &x, None, pass)?;

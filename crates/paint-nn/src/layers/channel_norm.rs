@@ -57,6 +57,7 @@ impl BatchNorm {
             running_var: &self.running_var,
             eps: self.eps,
             mode: pass.mode,
+            batch_size: pass.batch_size,
         }
     }
 
@@ -92,6 +93,8 @@ pub(crate) enum ChannelNorm {
 #[derive(Debug, Default)]
 pub(crate) struct NormPass {
     pub(crate) mode: BnMode,
+    /// How many images make up a batch, if there are several batches.
+    pub(crate) batch_size: Option<usize>,
     /// The moments of the batch by layer, if they are wanted.
     pub(crate) seen: Option<RefCell<Seen>>,
 }

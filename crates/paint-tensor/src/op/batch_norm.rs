@@ -8,6 +8,8 @@
 //!
 //! A ReLU behind the norm, and a residual between the two, are part of the same passes over memory.
 
+mod several;
+
 use crate::backend::{After, Gate, Storage};
 use crate::shape::split_at;
 use crate::tape::{Link, Rule, Sink};
@@ -53,6 +55,9 @@ pub struct BatchNorm<'a> {
     pub eps: f32,
     /// Which statistics are used.
     pub mode: BnMode,
+    /// How many rows make up a batch, if the input is several batches, one behind the other: each has its own
+    /// statistics, then, and no gradient is possible.
+    pub batch_size: Option<usize>,
 }
 
 /// Mean and variance of the channels of a batch, each `[C]`.
@@ -80,7 +85,7 @@ impl Tensor {
         Ok(self.batch_norm_with_moments(norm)?.0)
     }
 
-    /// [`Tensor::batch_norm`], and the moments of the batch if they are used.
+    /// [`Tensor::batch_norm`], and the moments of the batch if they are used and there is but one.
     pub fn batch_norm_with_moments(&self, norm: &BatchNorm<'_>) -> Result<(Self, Option<Moments>)> {
         self.normalised(norm, Then::Nothing)
     }
@@ -115,6 +120,9 @@ impl Tensor {
         let share = norm.mode.share();
         if !(0.0..=1.0).contains(&share) || self.elem_count() == 0 {
             return Err(self.shape_error("batch_norm input", "elements, and a share in [0, 1]"));
+        }
+        if let Some(rows) = norm.batch_size.filter(|&rows| share > 0.0 && rows != split[0]) {
+            return Ok((self.normalised_by_batch(norm, rows, then, split)?, None));
         }
         let (backend, device) = (self.device().backend(), self.device());
         let (mut mean, mut variance) = (norm.running_mean.clone(), norm.running_var.clone());
@@ -269,7 +277,9 @@ mod tests {
         let [x, scale, shift, residual] = &variables;
         let (running_mean, running_var) =
             (&tensor(0.5, &[4]), &tensor(0.6, &[4]).add_scalar(2.0).unwrap());
-        let norm = BatchNorm { scale, shift, running_mean, running_var, eps: 1e-5, mode };
+        let batch_size = None;
+        let norm =
+            BatchNorm { scale, shift, running_mean, running_var, eps: 1e-5, mode, batch_size };
         let residual = with_residual.then_some(residual);
         let y = if fused {
             x.batch_norm_relu(&norm, residual).unwrap().0

@@ -200,6 +200,11 @@ pub(crate) const PLAIN: &[Case] = &[
     case("batch_norm_with_moments, mean", &[&[3, 2, 2, 3], &[2], &[2]], |x| {
         moments(x)?.mean.add(&moments(x)?.variance)
     }),
+    case("batch_norm of several batches", &[&[6, 2, 2, 3], &[2], &[2]], |x| {
+        with_norm(x, BnMode::Mixed { batch: 0.3 }, |norm| {
+            x[0].batch_norm(&BatchNorm { batch_size: Some(3), ..*norm })
+        })
+    }),
     case("aligned", &[&[4, 3], &[2, 3], &[2, 3]], |x| {
         let positive = |x: &Tensor| x.mul(x)?.add_scalar(0.5);
         let by =
@@ -277,6 +282,7 @@ fn with_norm<T>(
         running_var: &running_var,
         eps: 1e-5,
         mode,
+        batch_size: None,
     })
 }
 

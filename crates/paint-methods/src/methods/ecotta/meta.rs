@@ -170,6 +170,7 @@ fn normalised(x: &Tensor, scale: &Tensor, shift: &Tensor) -> paint_nn::Result<Te
         running_var: &none,
         eps: EPS,
         mode: BnMode::Batch,
+        batch_size: None,
     };
     Ok(x.batch_norm(&norm)?)
 }

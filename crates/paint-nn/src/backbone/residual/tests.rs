@@ -69,6 +69,20 @@ fn the_statistics_of_the_batch_are_used_when_chosen_and_by_the_chosen_copy_alone
 }
 
 #[test]
+fn several_batches_side_by_side_do_not_see_each_other() {
+    let (mut net, images) = (tiny(), images(6));
+    net.set_batch_norm(BnMode::Batch);
+    let request = Request { batch_size: Some(2), ..Request::default() };
+    let together = net.forward(&images, &request).unwrap().logits.to_vec().unwrap();
+    let alone = (0..3).flat_map(|batch| logits(&net, &images.slice(0, 2 * batch, 2).unwrap()));
+    let pairs: Vec<_> = together.into_iter().zip(alone).collect();
+    assert_eq!(pairs.len(), 60);
+    for (together, alone) in pairs {
+        assert!((together - alone).abs() < 1e-4, "{together} {alone}");
+    }
+}
+
+#[test]
 fn with_running_statistics_an_image_does_not_see_its_neighbours() {
     let (net, images) = (tiny(), images(5));
     let alone = logits(&net, &images.slice(0, 3, 1).unwrap());
