@@ -51,6 +51,8 @@ struct Search<'a, 'm> {
 /// What was found beside the best candidate.
 struct Beside {
     neighbours: Vec<Neighbour>,
+    /// The stream that showed them.
+    rung: Rung,
     /// The best of them, if it is better.
     better: Option<Measured>,
 }
@@ -68,7 +70,7 @@ impl Search<'_, '_> {
         let mut ranked = self.halve(last, &rungs, &candidates)?;
         settle(&mut ranked);
         let rung = &rungs[last.saturating_sub(1)];
-        let Beside { mut neighbours, better } = self.beside(rung, &earlier, &ranked[0])?;
+        let Beside { mut neighbours, better, rung } = self.beside(rung, &earlier, &ranked[0])?;
         let is_new =
             |better: &Measured| ranked.iter().all(|one| one.settings() != better.settings());
         if let Some(better) = better.filter(is_new) {
@@ -81,10 +83,10 @@ impl Search<'_, '_> {
             rank(&mut ranked);
             settle(&mut ranked);
             if ranked[0].candidate.label == better.candidate.label {
-                neighbours = self.beside(rung, &[better], &ranked[0])?.neighbours;
+                neighbours = self.beside(&rung, &[better], &ranked[0])?.neighbours;
             }
         }
-        Ok(self.tuned(&ranked, neighbours))
+        Ok(self.tuned(&ranked, (neighbours, rung)))
     }
 
     /// One stage of those that leave ever fewer candidates.
@@ -142,10 +144,11 @@ impl Search<'_, '_> {
         let reference = rivals.iter().find(|one| one.candidate.label == best.candidate.label);
         let reference = reference.unwrap_or(best).standing[0];
         let beside = space.neighbours(&space.part(best.settings()));
+        let seeds = rung.seeds[..1].to_vec();
+        let rung = Rung { candidates: beside.len(), seeds, ..rung.clone() };
         if beside.is_empty() {
-            return Ok(Beside { neighbours: Vec::new(), better: None });
+            return Ok(Beside { neighbours: Vec::new(), better: None, rung });
         }
-        let rung = Rung { seeds: rung.seeds[..1].to_vec(), ..rung.clone() };
         let candidates: Vec<Candidate> =
             beside.iter().map(|(_, settings)| labelled(settings.clone())).collect();
         let (ranked, _) = self.stage("beside the best one", &rung, &candidates)?;
@@ -159,10 +162,10 @@ impl Search<'_, '_> {
         };
         let neighbours = beside.iter().zip(&candidates).map(neighbour).collect();
         let better = ranked.into_iter().next().filter(|one| one.standing[0] > reference);
-        Ok(Beside { neighbours, better })
+        Ok(Beside { neighbours, better, rung })
     }
 
-    fn tuned(self, ranked: &[Measured], neighbours: Vec<Neighbour>) -> Tuned {
+    fn tuned(self, ranked: &[Measured], (neighbours, beside): (Vec<Neighbour>, Rung)) -> Tuned {
         let Self { request, work, failed, .. } = self;
         let best = &ranked[0];
         let chosen = request.space.part(best.settings());
@@ -186,6 +189,7 @@ impl Search<'_, '_> {
             settings: best.settings().clone(),
             finalists: ranked.iter().map(finalist).collect(),
             neighbours,
+            beside,
             failed,
             work: Work { whole_grid_images: request.whole_grid(), ..work },
         }

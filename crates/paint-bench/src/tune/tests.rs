@@ -151,7 +151,7 @@ fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
         ([55.0, 55.0, 55.0, 55.0], true),
         // Not worth it.
         ([50.4, 50.4, 50.4, 50.4], false),
-        // Better on average, worse by the end.
+        // Better on average, worse by the end, and that is told.
         ([70.0, 70.0, 49.0, 49.0], false),
         // A corruption is lost on the way.
         ([55.0, 55.0, 70.0, 45.0], false),
@@ -167,6 +167,9 @@ fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
         };
         let tuned = request.tune(&mut |_, grid| others(grid)).unwrap().unwrap();
         assert_eq!(!tuned.finalists[0].is_usual, is_chosen, "{accuracy:?}: {tuned:?}");
+        let text = tuned.text();
+        let told = text.contains("(ranked as 49.00 %, by its last round)");
+        assert_eq!(told, accuracy[3] == 49.0, "{text}");
     }
     let error = request.tune(&mut |_, _| Outcome::default()).unwrap_err().to_string();
     assert!(error.contains("every candidate failed"), "{error}");

@@ -6,6 +6,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use super::preset::Preset;
+use super::schedule::Rung;
 use crate::grid::Spread;
 
 /// What a search found.
@@ -35,6 +36,8 @@ pub struct Tuned {
     pub finalists: Vec<Finalist>,
     /// What becomes of the accuracy if one setting is moved by a tenth of its range.
     pub neighbours: Vec<Neighbour>,
+    /// The stream on which that was seen.
+    pub beside: Rung,
     /// Settings whose value lies at an end of what was searched.
     pub at_edge: Vec<String>,
     /// Candidates that ended in an error, as those that diverge do.
@@ -163,7 +166,7 @@ impl Tuned {
         let _ = writeln!(
             out,
             "accuracy   {} on {} images of {}",
-            spread(&best.accuracy),
+            figures(best),
             self.images,
             self.corruptions.join(", ")
         );
@@ -175,7 +178,7 @@ impl Tuned {
             );
         }
         if let (Some(gain), Some(usual)) = (self.gain(), usual) {
-            let _ = writeln!(out, "before     {}: {}", spread(&usual.accuracy), told(gain));
+            let _ = writeln!(out, "before     {}: {}", figures(usual), told(gain));
         }
         if let (Some(lead), Some(next)) = (self.lead(), self.finalists.get(1))
             && !next.is_usual
@@ -183,7 +186,7 @@ impl Tuned {
             let _ = writeln!(
                 out,
                 "next best  {} with {}: {}",
-                spread(&next.accuracy),
+                figures(next),
                 shown(&next.chosen),
                 told(lead)
             );
@@ -195,8 +198,12 @@ impl Tuned {
         }
         if let Some(steepness) = self.steepness() {
             let verdict = if steepness < FLAT { "flat" } else { "steep" };
-            let _ =
-                writeln!(out, "           {verdict}: at most {steepness:.2} points are lost there");
+            let Rung { images, rounds, .. } = self.beside;
+            let _ = writeln!(
+                out,
+                "           {verdict}: at most {steepness:.2} points are lost there \
+                 ({images} images per visit, {rounds} rounds, one seed)"
+            );
         }
         for key in &self.at_edge {
             let _ = writeln!(
@@ -224,6 +231,17 @@ const FLAT: f64 = 1.0;
 fn shown(settings: &Table) -> String {
     let parts = settings.iter().map(|(key, value)| format!("{key}={value}"));
     parts.collect::<Vec<_>>().join(", ")
+}
+
+/// The accuracy, and what the candidate is ranked by where that is something else.
+fn figures(one: &Finalist) -> String {
+    let accuracy = spread(&one.accuracy);
+    match (Spread::of(&one.accuracy), Spread::of(&one.standing)) {
+        (Some(all), Some(ranked)) if all.mean - ranked.mean >= 0.005 => {
+            format!("{accuracy} (ranked as {:.2} %, by its last round)", ranked.mean)
+        }
+        _ => accuracy,
+    }
 }
 
 fn spread(accuracy: &[f64]) -> String {

@@ -37,7 +37,6 @@ use paint_nn::params::{Params, Role, Trainable};
 use paint_settings::{Describe as _, at_least, between, choice, linear, logarithmic, settings};
 use paint_tensor::Tensor;
 
-use crate::Result;
 use crate::attached::Attached;
 use crate::build_args::BuildArgs;
 use crate::deployed::{Adapt, Deployed};
@@ -47,7 +46,8 @@ use crate::learner::Learner;
 use crate::method::{PromptUse, State, Step};
 use crate::preset::{Preset, by_preset};
 use crate::settings::Settings;
-use core_set::{Core, CoreSet, Moments};
+use crate::{Error, Result};
+use core_set::{CoreSet, Moments};
 
 const NAME: &str = "dpcore";
 
@@ -249,6 +249,10 @@ fn attached(config: &Config, tokens: &Tensor) -> Result<Attached> {
 /// The moments of the first source images that the model is sure of.
 fn source(learner: &Learner, images: &Tensor, config: &Config) -> Result<Moments> {
     let (n, d) = (images.shape()[0], learner.spec().feature_dim);
+    if n < 2 {
+        let need = "two unlabelled source images or more";
+        return Err(Error::NoSource { method: NAME, need, found: "one" });
+    }
     let (mut all, mut sure) = (Vec::new(), Vec::new());
     for first in (0..n).step_by(CHUNK) {
         let chunk = images.slice(0, first, CHUNK.min(n - first))?.detach();
@@ -292,8 +296,9 @@ impl Adapt for DpCore {
             // 4. A new prompt.
             let first = self.first.clone();
             let tuned = self.tune(&embedding, &first, self.config.new_steps)?;
-            let prompt = self.prompt.value(0).detach();
-            self.cores.push(Core { moments: plain.or_deviation_of(&self.source), prompt });
+            let std = plain.std.as_ref().or(self.source.std.as_ref());
+            let std = std.expect("source images have a deviation: there are two or more");
+            self.cores.push([&plain.mean, std], &self.prompt.value(0).detach())?;
             (tuned, self.cores.len() - 1)
         };
         let allocated = known.is_none();

@@ -9,8 +9,8 @@ use crate::{Error, Result};
 /// Mean and deviation of features over a batch, `[D]` each; one image has no deviation.
 #[derive(Debug, Clone)]
 pub(super) struct Moments {
-    mean: Tensor,
-    std: Option<Tensor>,
+    pub(super) mean: Tensor,
+    pub(super) std: Option<Tensor>,
 }
 
 impl Moments {
@@ -31,34 +31,40 @@ impl Moments {
     pub(super) fn detached(self) -> Self {
         Self { mean: self.mean.detach(), std: self.std.map(|std| std.detach()) }
     }
-
-    /// The same, with the deviation of `other` where it has none.
-    pub(super) fn or_deviation_of(self, other: &Self) -> Self {
-        Self { mean: self.mean, std: self.std.or_else(|| other.std.clone()) }
-    }
 }
 
-/// A prompt and its batches.
-#[derive(Debug, Clone)]
-pub(super) struct Core {
-    pub(super) moments: Moments,
-    /// `[L, D]`.
-    pub(super) prompt: Tensor,
-}
-
-/// All of them, in the order of their making.
+/// Prompts and their batches, a row each in the order of their making, so that a batch is compared with all at once.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CoreSet {
-    cores: Vec<Core>,
+pub(super) struct CoreSet(Option<Rows>);
+
+#[derive(Debug, Clone)]
+struct Rows {
+    /// `μ_j`, `[K, D]`.
+    mean: Tensor,
+    /// `σ_j`, `[K, D]`.
+    std: Tensor,
+    /// `P_j`, `[K, L, D]`.
+    prompt: Tensor,
 }
 
 impl CoreSet {
     pub(super) fn len(&self) -> usize {
-        self.cores.len()
+        self.0.as_ref().map_or(0, |rows| rows.prompt.shape()[0])
     }
 
-    pub(super) fn push(&mut self, core: Core) {
-        self.cores.push(core);
+    /// Takes a prompt `[L, D]`, and mean and deviation of its batch, `[D]` each.
+    pub(super) fn push(&mut self, [mean, std]: [&Tensor; 2], prompt: &Tensor) -> Result<()> {
+        let after = |rows: Option<&Tensor>, new: &Tensor| {
+            let row = new.reshape([&[1], new.shape()].concat())?;
+            rows.map_or(Ok(row.clone()), |rows| Tensor::concat(&[rows, &row], 0))
+        };
+        let rows = self.0.as_ref();
+        self.0 = Some(Rows {
+            mean: after(rows.map(|rows| &rows.mean), mean)?,
+            std: after(rows.map(|rows| &rows.std), std)?,
+            prompt: after(rows.map(|rows| &rows.prompt), prompt)?,
+        });
+        Ok(())
     }
 
     /// How much each prompt has to say for a batch, and their mix (Eq. 2); none of an empty set.
@@ -67,18 +73,18 @@ impl CoreSet {
         batch: &Moments,
         temperature: f64,
     ) -> Result<Option<(Vec<f32>, Tensor)>> {
-        let [first, rest @ ..] = self.cores.as_slice() else { return Ok(None) };
-        let far = |core: &Core| Ok(f64::from(batch.distance(&core.moments)?.item()?));
-        let far: Vec<f64> = self.cores.iter().map(far).collect::<Result<_>>()?;
+        let Some(rows) = &self.0 else { return Ok(None) };
+        let mut far = distances(&rows.mean, &batch.mean)?;
+        if let Some(std) = &batch.std {
+            far = far.add(&distances(&rows.std, std)?)?;
+        }
+        let far: Vec<f64> = far.to_vec()?.into_iter().map(f64::from).collect();
         let nearest = far.iter().copied().fold(f64::INFINITY, f64::min);
         let shares: Vec<f64> = far.iter().map(|d| (-(d - nearest) / temperature).exp()).collect();
         let total: f64 = shares.iter().sum();
         let weights: Vec<f32> = shares.iter().map(|share| (share / total) as f32).collect();
-        let mut prompt = first.prompt.scale(weights[0])?;
-        for (core, weight) in rest.iter().zip(&weights[1..]) {
-            prompt = prompt.add(&core.prompt.scale(*weight)?)?;
-        }
-        Ok(Some((weights, prompt)))
+        let by_row = Tensor::from_vec(weights.clone(), [far.len(), 1, 1], rows.prompt.device())?;
+        Ok(Some((weights, rows.prompt.mul(&by_row)?.sum(0)?)))
     }
 
     /// Moves every core towards a batch and its prompt (Eq. 3).
@@ -89,26 +95,27 @@ impl CoreSet {
         batch: &Moments,
         prompt: &Tensor,
     ) -> Result<()> {
-        for (core, w) in self.cores.iter_mut().zip(weights) {
-            let share = (alpha * f64::from(*w)) as f32;
-            core.moments.mean = core.moments.mean.lerp(&batch.mean, share)?.detach();
-            if let (Some(std), Some(of_batch)) = (&core.moments.std, &batch.std) {
-                let upwards = of_batch.sub(std)?.relu()?.scale(share)?;
-                core.moments.std = Some(std.add(&upwards)?.detach());
-            }
-            core.prompt = core.prompt.lerp(&prompt.detach(), share)?;
+        let Some(Rows { mean, std, prompt: prompts }) = &mut self.0 else { return Ok(()) };
+        let shares = weights.iter().map(|w| (alpha * f64::from(*w)) as f32).collect();
+        let shares = Tensor::from_vec(shares, [weights.len(), 1], mean.device())?;
+        let [_, l, d] = prompts.dims3("prompts")?;
+        let of_batch = batch.mean.detach().reshape([1, d])?;
+        *mean = mean.sub(&mean.sub(&of_batch)?.mul(&shares)?)?;
+        if let Some(of_batch) = &batch.std {
+            let below = std.sub(&of_batch.detach().reshape([1, d])?)?.neg()?.relu()?;
+            *std = std.add(&below.mul(&shares)?)?;
         }
+        let apart = prompts.sub(&prompt.detach().reshape([1, l, d])?)?;
+        *prompts = prompts.sub(&apart.mul(&shares.reshape([weights.len(), 1, 1])?)?)?;
         Ok(())
     }
 
     pub(super) fn save(&self) -> State {
         let mut state = State::default();
-        state.counters.insert("count".into(), self.cores.len() as u64);
-        for (at, core) in self.cores.iter().enumerate() {
-            let std = core.moments.std.as_ref().map(|std| ("std", std));
-            let always = [("mean", &core.moments.mean), ("prompt", &core.prompt)];
-            for (name, tensor) in always.into_iter().chain(std) {
-                state.tensors.insert(format!("{at}/{name}"), tensor.clone());
+        state.counters.insert("count".into(), self.len() as u64);
+        if let Some(Rows { mean, std, prompt }) = &self.0 {
+            for (name, rows) in [("mean", mean), ("std", std), ("prompt", prompt)] {
+                state.tensors.insert(name.into(), rows.clone());
             }
         }
         state
@@ -117,37 +124,33 @@ impl CoreSet {
     /// A state of [`CoreSet::save`] for prompts of this shape, `[L, D]`; other shapes and numbers that are not finite
     /// are refused.
     pub(super) fn load(state: &State, shape: &[usize]) -> Result<Self> {
-        let width = &shape[1..];
-        let fits = |name: &str, tensor: &Tensor, shape: &[usize]| {
-            if tensor.shape() != shape {
-                let (expected, found) =
-                    (format!("{name} {shape:?}"), format!("{:?}", tensor.shape()));
-                return Err(Error::State { expected, found });
+        let count = state.counter("count")? as usize;
+        if count == 0 {
+            return Ok(Self::default());
+        }
+        let rows = |name: &str, of_one: &[usize]| {
+            let (rows, expected) = (state.tensor(name)?, [&[count], of_one].concat());
+            if rows.shape() != expected {
+                let expected = format!("{name} {expected:?}");
+                return Err(Error::State { expected, found: format!("{:?}", rows.shape()) });
             }
-            match tensor.to_vec()?.iter().find(|x| !x.is_finite()) {
+            match rows.to_vec()?.iter().find(|x| !x.is_finite()) {
                 Some(x) => Err(Error::State {
                     expected: format!("finite numbers in {name}"),
                     found: x.to_string(),
                 }),
-                None => Ok(tensor.clone()),
+                None => Ok(rows.clone()),
             }
         };
-        let count = state.counter("count")?;
-        let held = state.tensors.keys().filter(|name| name.ends_with("/prompt")).count() as u64;
-        if held != count {
-            let expected = format!("{count} prompts");
-            return Err(Error::State { expected, found: held.to_string() });
-        }
-        let core = |at: u64| {
-            let [mean, std, prompt] = ["mean", "std", "prompt"].map(|what| format!("{at}/{what}"));
-            let std =
-                state.tensors.get(&std).map(|tensor| fits(&std, tensor, width)).transpose()?;
-            let mean = fits(&mean, state.tensor(&mean)?, width)?;
-            let prompt = fits(&prompt, state.tensor(&prompt)?, shape)?;
-            Ok(Core { moments: Moments { mean, std }, prompt })
-        };
-        Ok(Self { cores: (0..count).map(core).collect::<Result<_>>()? })
+        let (mean, std) = (rows("mean", &shape[1..])?, rows("std", &shape[1..])?);
+        Ok(Self(Some(Rows { mean, std, prompt: rows("prompt", shape)? })))
     }
+}
+
+/// `‖a_j − b‖` for each row of `[K, D]`, and `b` `[D]`.  → `[K]`
+fn distances(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let apart = a.sub(&b.reshape([1, b.elem_count()])?)?;
+    Ok(apart.mul(&apart)?.sum(1)?.sqrt()?)
 }
 
 #[cfg(test)]
@@ -165,11 +168,12 @@ mod tests {
     }
 
     fn set() -> CoreSet {
-        let prompt = |value| Tensor::full([1, 2], value, &Device::cpu()).unwrap();
-        let core = |mean, std, value| Core { moments: moments(mean, std), prompt: prompt(value) };
-        CoreSet {
-            cores: vec![core([0.0, 0.0], [1.0, 1.0], 1.0), core([3.0, 4.0], [1.0, 1.0], 5.0)],
+        let mut set = CoreSet::default();
+        for (mean, value) in [([0.0, 0.0], 1.0), ([3.0, 4.0], 5.0)] {
+            let prompt = Tensor::full([1, 2], value, &Device::cpu()).unwrap();
+            set.push([&row(mean), &row([1.0, 1.0])], &prompt).unwrap();
         }
+        set
     }
 
     #[test]
@@ -189,11 +193,10 @@ mod tests {
         let prompt = Tensor::full([1, 2], 3.0, &Device::cpu()).unwrap();
         let batch = moments([2.0, 2.0], [3.0, 0.5]);
         set.follow(&[0.5, 0.0], 1.0, &batch, &prompt).unwrap();
-        let Core { moments, prompt } = &set.cores[0];
-        assert_eq!(moments.mean.to_vec().unwrap(), [1.0, 1.0]);
-        assert_eq!(moments.std.as_ref().unwrap().to_vec().unwrap(), [2.0, 1.0]);
-        assert_eq!(prompt.to_vec().unwrap(), [2.0, 2.0]);
-        assert_eq!(set.cores[1].moments.mean.to_vec().unwrap(), [3.0, 4.0]);
+        let Rows { mean, std, prompt } = set.0.unwrap();
+        assert_eq!(mean.to_vec().unwrap(), [1.0, 1.0, 3.0, 4.0]);
+        assert_eq!(std.to_vec().unwrap(), [2.0, 1.0, 1.0, 1.0]);
+        assert_eq!(prompt.to_vec().unwrap(), [2.0, 2.0, 5.0, 5.0]);
     }
 
     #[test]
@@ -201,27 +204,28 @@ mod tests {
         let one = Moments::of(&Tensor::from_vec(vec![3.0, 4.0], [1, 2], &Device::cpu()).unwrap());
         let (one, other) = (one.unwrap(), moments([0.0, 0.0], [9.0, 9.0]));
         assert_eq!(one.distance(&other).unwrap().item().unwrap(), 5.0);
-        assert_eq!(one.or_deviation_of(&other).std.unwrap().to_vec().unwrap(), [9.0, 9.0]);
+        let (weights, _) = set().mix(&one, 1e-3).unwrap().unwrap();
+        assert_eq!(weights, [0.0, 1.0], "(3, 4) is the second core's mean");
     }
 
     #[test]
     fn a_state_that_does_not_fit_is_refused() {
         let shape = [1, 2];
         assert_eq!(CoreSet::load(&set().save(), &shape).unwrap().len(), 2);
-        let refused = |spoil: fn(&mut State)| {
+        assert_eq!(CoreSet::load(&CoreSet::default().save(), &shape).unwrap().len(), 0);
+        let refused = |spoil: &dyn Fn(&mut State)| {
             let mut state = set().save();
             spoil(&mut state);
             CoreSet::load(&state, &shape).unwrap_err().to_string()
         };
-        assert!(refused(|s| *s.counters.get_mut("count").unwrap() = u64::MAX).contains("prompts"));
-        assert!(refused(|s| drop(s.tensors.remove("1/mean"))).contains("1/mean"));
-        assert!(
-            refused(|s| drop(s.tensors.insert("0/std".into(), row([f32::NAN, 1.0]))))
-                .contains("finite")
-        );
-        assert!(
-            refused(|s| drop(s.tensors.insert("0/prompt".into(), row([1.0, 1.0]))))
-                .contains("[1, 2]")
-        );
+        let replaced = |name: &str, numbers: [f32; 4], shape: &[usize]| {
+            let rows = Tensor::from_vec(numbers.to_vec(), shape, &Device::cpu()).unwrap();
+            refused(&|state| _ = state.tensors.insert(name.into(), rows.clone()))
+        };
+        let counted = |count| refused(&|state| _ = state.counters.insert("count".into(), count));
+        assert!(counted(3).contains("[3, 2]") && counted(u64::MAX).contains("[2, 2]"));
+        assert!(refused(&|state| _ = state.tensors.remove("mean")).contains("mean"));
+        assert!(replaced("std", [f32::NAN, 1.0, 1.0, 1.0], &[2, 2]).contains("finite"));
+        assert!(replaced("prompt", [1.0; 4], &[2, 2]).contains("[2, 1, 2]"));
     }
 }
