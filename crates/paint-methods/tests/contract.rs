@@ -317,6 +317,16 @@ fn a_method_that_needs_source_data_says_what_is_missing() {
 }
 
 #[test]
+fn dpcore_needs_two_source_images_for_a_deviation() {
+    let entry = paint_methods::by_name("dpcore").unwrap();
+    let (model, one) = (model(entry), images(77, 1));
+    let source = Some(SourceData { images: &one, labels: None });
+    let args = BuildArgs { source, ..BuildArgs::new(&*model, Seed(0)) };
+    let message = entry.build(&args, &Table::new()).err().unwrap().to_string();
+    assert!(message.contains("at least two") && message.contains("one"), "{message}");
+}
+
+#[test]
 fn labels_that_are_missing_or_do_not_fit_are_refused() {
     let pictures = images(77, 9);
     for entry in METHODS.iter().filter(|entry| entry.needs_source == SourceNeed::Labelled) {

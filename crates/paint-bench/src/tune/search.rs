@@ -51,7 +51,7 @@ struct Search<'a, 'm> {
 /// What was found beside the best candidate.
 struct Beside {
     neighbours: Vec<Neighbour>,
-    /// The stream that showed them.
+    /// The stage that showed them.
     rung: Rung,
     /// The best of them, if it is better.
     better: Option<Measured>,
@@ -70,10 +70,10 @@ impl Search<'_, '_> {
         let mut ranked = self.halve(last, &rungs, &candidates)?;
         settle(&mut ranked);
         let rung = &rungs[last.saturating_sub(1)];
-        let Beside { mut neighbours, better, rung } = self.beside(rung, &earlier, &ranked[0])?;
+        let mut beside = self.beside(rung, &earlier, &ranked[0])?;
         let is_new =
             |better: &Measured| ranked.iter().all(|one| one.settings() != better.settings());
-        if let Some(better) = better.filter(is_new) {
+        if let Some(better) = beside.better.take().filter(is_new) {
             let what = "a better one beside it, with all images and seeds";
             let (last, candidates) =
                 (self.request.budget.last(1), slice::from_ref(&better.candidate));
@@ -83,10 +83,10 @@ impl Search<'_, '_> {
             rank(&mut ranked);
             settle(&mut ranked);
             if ranked[0].candidate.label == better.candidate.label {
-                neighbours = self.beside(&rung, &[better], &ranked[0])?.neighbours;
+                beside = self.beside(rung, &[better], &ranked[0])?;
             }
         }
-        Ok(self.tuned(&ranked, (neighbours, rung)))
+        Ok(self.tuned(&ranked, beside))
     }
 
     /// One stage of those that leave ever fewer candidates.
@@ -165,7 +165,7 @@ impl Search<'_, '_> {
         Ok(Beside { neighbours, better, rung })
     }
 
-    fn tuned(self, ranked: &[Measured], (neighbours, beside): (Vec<Neighbour>, Rung)) -> Tuned {
+    fn tuned(self, ranked: &[Measured], beside: Beside) -> Tuned {
         let Self { request, work, failed, .. } = self;
         let best = &ranked[0];
         let chosen = request.space.part(best.settings());
@@ -188,8 +188,8 @@ impl Search<'_, '_> {
             chosen,
             settings: best.settings().clone(),
             finalists: ranked.iter().map(finalist).collect(),
-            neighbours,
-            beside,
+            neighbours: beside.neighbours,
+            neighbours_stage: beside.rung,
             failed,
             work: Work { whole_grid_images: request.whole_grid(), ..work },
         }

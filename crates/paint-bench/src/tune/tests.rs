@@ -94,7 +94,10 @@ fn the_best_rate_is_found_with_its_margin_and_its_surroundings() {
     assert!(tuned.neighbours.iter().all(|one| one.change.is_some_and(|change| change < 0.0)));
     assert!(tuned.failed >= 1 && tuned.at_edge.is_empty(), "{tuned:?}");
     let text = tuned.text();
-    for part in ["in every seed", "flat", "candidates, as those that diverge do", "% of all"] {
+    let Rung { images, rounds, ref seeds, .. } = tuned.neighbours_stage;
+    assert_eq!((images, rounds, seeds.len()), (4, 2, 1), "the stage before the last");
+    let surroundings = "points are lost there (4 images per visit, 2 rounds, one seed)";
+    for part in ["in every seed", "flat", surroundings, "as those that diverge do", "% of all"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     // Twelve images in batches of four, two corruptions, three times two rounds in the last stage.
@@ -168,7 +171,7 @@ fn the_usual_settings_stay_where_nothing_is_better_and_ends_are_told() {
         let tuned = request.tune(&mut |_, grid| others(grid)).unwrap().unwrap();
         assert_eq!(!tuned.finalists[0].is_usual, is_chosen, "{accuracy:?}: {tuned:?}");
         let text = tuned.text();
-        let told = text.contains("(ranked as 49.00 %, by its last round)");
+        let told = text.contains("(ranked as 49.00 %: a last round counts");
         assert_eq!(told, accuracy[3] == 49.0, "{text}");
     }
     let error = request.tune(&mut |_, _| Outcome::default()).unwrap_err().to_string();
@@ -194,6 +197,9 @@ fn a_better_neighbour_is_measured_like_the_last_candidates_and_taken() {
     assert_eq!((tuned.finalists.len(), tuned.work.runs), (4, 12));
     let neighbours: Vec<_> = tuned.neighbours.iter().map(|one| &one.value).collect();
     assert!(!neighbours.contains(&&tuned.chosen["lr"]), "{tuned:?}");
+    // There is only one stage.
+    let Rung { images, rounds, seeds, .. } = &tuned.neighbours_stage;
+    assert_eq!((*images, *rounds, seeds.len()), (12, 6, 1));
     assert!(tuned.neighbours.iter().all(|one| one.change.is_some_and(|change| change < 0.0)));
 }
 

@@ -36,8 +36,8 @@ pub struct Tuned {
     pub finalists: Vec<Finalist>,
     /// What becomes of the accuracy if one setting is moved by a tenth of its range.
     pub neighbours: Vec<Neighbour>,
-    /// The stream on which that was seen.
-    pub beside: Rung,
+    /// The stage in which that was seen.
+    pub neighbours_stage: Rung,
     /// Settings whose value lies at an end of what was searched.
     pub at_edge: Vec<String>,
     /// Candidates that ended in an error, as those that diverge do.
@@ -198,7 +198,7 @@ impl Tuned {
         }
         if let Some(steepness) = self.steepness() {
             let verdict = if steepness < FLAT { "flat" } else { "steep" };
-            let Rung { images, rounds, .. } = self.beside;
+            let Rung { images, rounds, .. } = self.neighbours_stage;
             let _ = writeln!(
                 out,
                 "           {verdict}: at most {steepness:.2} points are lost there \
@@ -238,7 +238,10 @@ fn figures(one: &Finalist) -> String {
     let accuracy = spread(&one.accuracy);
     match (Spread::of(&one.accuracy), Spread::of(&one.standing)) {
         (Some(all), Some(ranked)) if all.mean - ranked.mean >= 0.005 => {
-            format!("{accuracy} (ranked as {:.2} %, by its last round)", ranked.mean)
+            format!(
+                "{accuracy} (ranked as {:.2} %: a last round counts where it is lower)",
+                ranked.mean
+            )
         }
         _ => accuracy,
     }

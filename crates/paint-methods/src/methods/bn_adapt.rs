@@ -98,7 +98,7 @@ impl Adapt for BnAdapt {
 #[cfg(test)]
 mod tests {
     use paint_nn::backbone::cifar_resnet::{CifarResnetConfig, CifarVariant};
-    use paint_nn::backbone::{BuildOptions, Weights};
+    use paint_nn::backbone::{Backbone as _, BnMode, BuildOptions, Request, Weights};
     use paint_rng::Seed;
     use paint_tensor::{Device, Tensor};
     use toml::{Table, toml};
@@ -127,5 +127,9 @@ mod tests {
         assert!(close(&logits("bn_adapt", &toml! { source_images = 1e-9 }), &batch));
         let between = logits("bn_adapt", &toml! { source_images = 6.0 });
         assert!(!close(&between, &batch) && !close(&between, &source));
+        let mut quarter = network.duplicate();
+        quarter.set_batch_norm(BnMode::Mixed { batch: 0.25 });
+        let quarter = quarter.forward(&images, &Request::default()).unwrap().logits;
+        assert_eq!(between, quarter.to_vec().unwrap());
     }
 }

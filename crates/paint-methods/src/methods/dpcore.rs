@@ -250,7 +250,7 @@ fn attached(config: &Config, tokens: &Tensor) -> Result<Attached> {
 fn source(learner: &Learner, images: &Tensor, config: &Config) -> Result<Moments> {
     let (n, d) = (images.shape()[0], learner.spec().feature_dim);
     if n < 2 {
-        let need = "two unlabelled source images or more";
+        let need = "at least two unlabelled source images";
         return Err(Error::NoSource { method: NAME, need, found: "one" });
     }
     let (mut all, mut sure) = (Vec::new(), Vec::new());

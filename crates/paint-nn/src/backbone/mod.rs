@@ -121,7 +121,7 @@ pub trait AfterBlock: fmt::Debug {
     /// images `[B, C, H, W]` and `prefix` is 0. Of a transformer they are `[B, T, D]`: `prefix` tokens, of which the
     /// class token is the first, then prompts, then patches; one without a class token has no prefix. After the last
     /// block there are only the first of them, if the classifier reads no others, unless [`LastBlock::Whole`] was
-    /// asked for. The shape must stay.
+    /// asked for. Several batches that pass side by side are seen as one. The shape must stay.
     fn after_block(&self, index: usize, prefix: usize, tokens: Tensor) -> Result<Tensor>;
 }
 
@@ -144,10 +144,10 @@ pub struct Request<'a> {
     /// Factors `[B]` of the residual branches, two per block (attention, then MLP), for stochastic depth. An empty list
     /// scales nothing.
     pub branches: &'a [Option<Tensor>],
-    /// How many images make up a batch, if these are several batches, one behind the other: batch norms see each alone,
-    /// then, and no gradient is possible. `None` for one batch.
+    /// How many images make up a batch, where these are several batches, one after another. Batch norms then see each
+    /// alone, and no gradient passes through its statistics. `None` for one batch.
     pub batch_size: Option<usize>,
-    /// Whether to return what batch norms saw, of one batch.
+    /// Whether to return what batch norms saw; for a single batch only.
     pub statistics: Statistics,
     /// Which tokens the last block gives.
     pub last_block: LastBlock,
@@ -167,6 +167,18 @@ impl Request<'_> {
                 ("attention maps", self.attention != Attention::Omit),
             ],
         )
+    }
+
+    /// Refuses statistics of several batches, which have no common ones.
+    fn refuse_joint_statistics(&self) -> Result<()> {
+        match self.batch_size {
+            Some(size) if self.statistics == Statistics::Keep => Err(Error::Argument {
+                what: "statistics of batch norms",
+                expected: "a single batch".into(),
+                got: format!("batches of {size}"),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses what only a transformer has, for a convolutional network.

@@ -190,6 +190,7 @@ impl Backbone for ResidualNet {
 
     fn forward_embedded(&self, embedding: &Tensor, request: &Request<'_>) -> Result<Features> {
         request.refuse_transformer(&self.spec.name)?;
+        request.refuse_joint_statistics()?;
         let (params, parts) = (&self.params, &self.parts);
         let seen = (request.statistics == Statistics::Keep).then(Default::default);
         let pass = &NormPass { mode: self.batch_norm, batch_size: request.batch_size, seen };

@@ -55,8 +55,8 @@ pub struct BatchNorm<'a> {
     pub eps: f32,
     /// Which statistics are used.
     pub mode: BnMode,
-    /// How many rows make up a batch, if the input is several batches, one behind the other: each has its own
-    /// statistics, then, and no gradient is possible.
+    /// How many rows make up a batch, where the input is several batches, one after another. Each then has its own
+    /// statistics, through which no gradient passes.
     pub batch_size: Option<usize>,
 }
 
@@ -85,12 +85,12 @@ impl Tensor {
         Ok(self.batch_norm_with_moments(norm)?.0)
     }
 
-    /// [`Tensor::batch_norm`], and the moments of the batch if they are used and there is but one.
+    /// [`Tensor::batch_norm`], and the moments of the batch, if they were used and there was only one.
     pub fn batch_norm_with_moments(&self, norm: &BatchNorm<'_>) -> Result<(Self, Option<Moments>)> {
         self.normalised(norm, Then::Nothing)
     }
 
-    /// `relu(residual + batch_norm(x))`, and the moments of the batch if they are used.
+    /// `relu(residual + batch_norm(x))`, and the moments of the batch, if they were used and there was only one.
     pub fn batch_norm_relu(
         &self,
         norm: &BatchNorm<'_>,
@@ -120,6 +120,12 @@ impl Tensor {
         let share = norm.mode.share();
         if !(0.0..=1.0).contains(&share) || self.elem_count() == 0 {
             return Err(self.shape_error("batch_norm input", "elements, and a share in [0, 1]"));
+        }
+        if let Some(rows) = norm.batch_size
+            && (rows == 0 || split[0] % rows != 0)
+        {
+            let expected = format!("a multiple of {rows} rows, which make up a batch");
+            return Err(self.shape_error("batch_norm of several batches", expected));
         }
         if let Some(rows) = norm.batch_size.filter(|&rows| share > 0.0 && rows != split[0]) {
             return Ok((self.normalised_by_batch(norm, rows, then, split)?, None));

@@ -200,10 +200,12 @@ pub(crate) const PLAIN: &[Case] = &[
     case("batch_norm_with_moments, mean", &[&[3, 2, 2, 3], &[2], &[2]], |x| {
         moments(x)?.mean.add(&moments(x)?.variance)
     }),
-    case("batch_norm of several batches", &[&[6, 2, 2, 3], &[2], &[2]], |x| {
-        with_norm(x, BnMode::Mixed { batch: 0.3 }, |norm| {
-            x[0].batch_norm(&BatchNorm { batch_size: Some(3), ..*norm })
-        })
+    case("batch_norm of several batches, mixed", &[&[6, 2, 2, 3], &[2], &[2]], |x| {
+        with_norm(x, BnMode::Mixed { batch: 0.3 }, |norm| x[0].batch_norm(&in_threes(norm)))
+    }),
+    case("batch_norm_relu of several batches", &[&[6, 2, 2, 3], &[2], &[2], &[6, 2, 2, 3]], |x| {
+        let add = |norm: &BatchNorm| x[0].batch_norm_relu(&in_threes(norm), Some(&x[3]));
+        Ok(with_norm(x, BnMode::Batch, add)?.0)
     }),
     case("aligned", &[&[4, 3], &[2, 3], &[2, 3]], |x| {
         let positive = |x: &Tensor| x.mul(x)?.add_scalar(0.5);
@@ -284,6 +286,11 @@ fn with_norm<T>(
         mode,
         batch_size: None,
     })
+}
+
+/// The same for batches of three rows.
+fn in_threes<'a>(norm: &BatchNorm<'a>) -> BatchNorm<'a> {
+    BatchNorm { batch_size: Some(3), ..*norm }
 }
 
 /// Six rows in two windows, with a mask.

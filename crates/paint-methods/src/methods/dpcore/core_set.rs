@@ -124,9 +124,14 @@ impl CoreSet {
     /// A state of [`CoreSet::save`] for prompts of this shape, `[L, D]`; other shapes and numbers that are not finite
     /// are refused.
     pub(super) fn load(state: &State, shape: &[usize]) -> Result<Self> {
-        let count = state.counter("count")? as usize;
-        if count == 0 {
+        let told = state.counter("count")?;
+        if told == 0 && state.tensors.is_empty() {
             return Ok(Self::default());
+        }
+        let count = state.tensor("prompt")?.shape().first().copied().unwrap_or(0);
+        if told == 0 || count as u64 != told {
+            let (expected, found) = (format!("{told} prompts"), count.to_string());
+            return Err(Error::State { expected, found });
         }
         let rows = |name: &str, of_one: &[usize]| {
             let (rows, expected) = (state.tensor(name)?, [&[count], of_one].concat());
@@ -223,7 +228,9 @@ mod tests {
             refused(&|state| _ = state.tensors.insert(name.into(), rows.clone()))
         };
         let counted = |count| refused(&|state| _ = state.counters.insert("count".into(), count));
-        assert!(counted(3).contains("[3, 2]") && counted(u64::MAX).contains("[2, 2]"));
+        for count in [0, 3, u64::MAX] {
+            assert!(counted(count).contains(&format!("{count} prompts, found 2")));
+        }
         assert!(refused(&|state| _ = state.tensors.remove("mean")).contains("mean"));
         assert!(replaced("std", [f32::NAN, 1.0, 1.0, 1.0], &[2, 2]).contains("finite"));
         assert!(replaced("prompt", [1.0; 4], &[2, 2]).contains("[2, 1, 2]"));

@@ -78,8 +78,12 @@ fn several_batches_side_by_side_do_not_see_each_other() {
     let pairs: Vec<_> = together.into_iter().zip(alone).collect();
     assert_eq!(pairs.len(), 60);
     for (together, alone) in pairs {
+        // Logits of order one behind eight norms, each of which sums in another order.
         assert!((together - alone).abs() < 1e-4, "{together} {alone}");
     }
+    let error = net.forward(&images, &Request { statistics: Statistics::Keep, ..request });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("a single batch") && error.contains("batches of 2"), "{error}");
 }
 
 #[test]
