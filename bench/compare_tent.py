@@ -4,8 +4,8 @@
     python bench/compare_tent.py --backbones vit_tiny_patch16_224:50,vit_base_patch16_224:8 --threads 2
     python bench/compare_tent.py --threads 2 --backbones \
         convnext_tiny:8,swin_tiny_patch4_window7_224:8,vit_small_patch14_dinov2@224:8,vit_base_patch16_clip_224:8
-    python bench/compare_tent.py --threads 2 --work predict --repeat 50 --forms eager,compile --backbones \
-        deit_tiny_patch16_224:1                                                   # the latency of one image
+    python bench/compare_tent.py --threads 2 --work predict --repeat 50 --forms eager,compile,int8 \
+        --precisions f32,int8 --backbones deit_tiny_patch16_224:1                 # the latency of one image
 
 A backbone is NAME[@SIZE][:BATCH]: any network of timm whose norms are layer norms, with images of SIZE in place of its
 own. Prints a Markdown table: medians over all rounds of wall time and CPU time of one step (or prediction), peak memory
@@ -14,6 +14,7 @@ logits in the first three.
 """
 
 import argparse
+import itertools
 import os
 import statistics
 import subprocess
@@ -48,8 +49,11 @@ def compare(args, backbone, size, batch):
         subprocess.run([sys.executable, SCRIPT, "make", *flags], check=True)
         flags += ["--batch", batch, "--repeat", args.repeat]
         flags += ["--work", args.work, "--device", args.device]
-        forms = {"eager": ["torch"], "compile": ["torch", "--compile"]}
-        programs = {f"PyTorch {form}": forms[form] for form in args.forms.split(",")} | {"paint_tta": ["paint"]}
+        forms = {"eager": [], "compile": ["--compile"], "int8": ["--precision", "int8"]}
+        programs = {f"PyTorch {form}": ["torch", *forms[form]] for form in args.forms.split(",")}
+        precisions = args.precisions.split(",")
+        ours = {f"paint_tta {precision}": ["paint", "--precision", precision] for precision in precisions}
+        programs |= ours
         workers = {name: Worker(name, SCRIPT, *which, *flags, env=env) for name, which in programs.items()}
         if any(worker.ready is None for worker in workers.values()):
             raise SystemExit(f"{backbone}: all programs are needed")
@@ -63,11 +67,10 @@ def compare(args, backbone, size, batch):
     for name, (ms, cpu, peak, beyond) in found.items():
         cells = f"{ms:.1f} | {cpu:.1f} | {peak / MIB:.0f} | {beyond / MIB:.0f}"
         print(f"| {backbone} x{batch} | {name} | {cells} | |")
-    ours, first = found.pop("paint_tta"), workers["paint_tta"].ready["first"]
-    for name, theirs in found.items():
-        ratios = " | ".join(f"{a / b:.2f}" for a, b in zip(ours, theirs, strict=True))
-        difference = gap(first, workers[name].ready["first"])
-        print(f"| {backbone} x{batch} | of {name} | {ratios} | {difference:.1e} |", flush=True)
+    for mine, name in itertools.product(ours, [name for name in programs if name not in ours]):
+        ratios = " | ".join(f"{a / b:.2f}" for a, b in zip(found[mine], found[name], strict=True))
+        difference = gap(*(workers[program].ready["first"] for program in (mine, name)))
+        print(f"| {backbone} x{batch} | {mine} of {name} | {ratios} | {difference:.1e} |", flush=True)
 
 
 def main():
@@ -77,7 +80,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=3, help="steps per round")
     parser.add_argument("--work", choices=["step", "predict"], default="step")
-    parser.add_argument("--forms", default="eager", help="of PyTorch: eager,compile")
+    parser.add_argument("--forms", default="eager", help="of PyTorch: eager,compile,int8 (layers of 8 bits, CPU)")
+    parser.add_argument("--precisions", default="f32", help="of paint_tta: f32,int8")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     args = parser.parse_args()
     if args.device == "cpu":

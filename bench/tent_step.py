@@ -51,12 +51,15 @@ def torch_step(args):
     from safetensors.torch import load_file
 
     model, side = network(args)
+    source = model
     model.load_state_dict(load_file(Path(args.folder) / WEIGHTS))
     model.eval().requires_grad_(False)
+    if args.precision == "int8":
+        model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
     norms = [part for part in model.modules() if isinstance(part, torch.nn.LayerNorm)]
     trained = [parameter.requires_grad_() for norm in norms for parameter in norm.parameters()]
     optimizer = torch.optim.SGD(trained, lr=LR, momentum=MOMENTUM)
-    cfg = model.pretrained_cfg
+    cfg = source.pretrained_cfg
     model.to(args.device)
     mean, std = (torch.tensor(cfg[key], device=args.device).view(1, 3, 1, 1) for key in ("mean", "std"))
     x = torch.from_numpy(images(args.batch, side))
@@ -84,7 +87,8 @@ def paint_step(args):
     weights = Path(args.folder) / WEIGHTS
     bare = dict(guard=False, stream=False)
     device = "cuda:0" if args.device == "cuda" else "cpu"
-    adapter = pt.adapt(weights, method="tent", optimizer="momentum", lr=LR, device=device, **bare)
+    where = dict(device=device, precision=args.precision)
+    adapter = pt.adapt(weights, method="tent", optimizer="momentum", lr=LR, **where, **bare)
     x = images(args.batch, adapter.model["input_size"][0])
     return lambda: adapter.predict(x) if args.work == "predict" else adapter(x)
 
@@ -127,6 +131,7 @@ def main():
     parser.add_argument("--work", choices=["step", "predict"], default="step")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--compile", action="store_true", help="PyTorch's own compiler")
+    parser.add_argument("--precision", choices=["f32", "int8"], default="f32", help="of linear layers; int8 on the CPU")
     args = parser.parse_args()
     if args.which == "make":
         make(args)

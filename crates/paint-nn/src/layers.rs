@@ -34,6 +34,11 @@ impl Linear {
 
     /// `[.., I]` → `[.., O]`.
     pub(crate) fn forward(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
+        Ok(x.layer(&params[self.weight], Some(&params[self.bias]), None)?)
+    }
+
+    /// The same as the last layer of a network, which no precision rounds.
+    pub(crate) fn logits(&self, params: &Params, x: &Tensor) -> Result<Tensor> {
         Ok(x.linear(&params[self.weight], Some(&params[self.bias]))?)
     }
 
@@ -49,7 +54,7 @@ impl Linear {
         x: &Tensor,
         residual: &Tensor,
     ) -> Result<Tensor> {
-        Ok(x.linear_residual(&params[self.weight], Some(&params[self.bias]), residual)?)
+        Ok(x.layer(&params[self.weight], Some(&params[self.bias]), Some(residual))?)
     }
 
     /// Only the outputs `start..start + len`.
@@ -62,7 +67,7 @@ impl Linear {
     ) -> Result<Tensor> {
         let weight = params[self.weight].slice(0, start, len)?;
         let bias = params[self.bias].slice(0, start, len)?;
-        Ok(x.linear(&weight, Some(&bias))?)
+        Ok(x.layer(&weight, Some(&bias), None)?)
     }
 
     /// Only the outputs named, in that order.

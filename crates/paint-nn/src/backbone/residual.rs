@@ -215,7 +215,7 @@ impl Backbone for ResidualNet {
         }
         let pooled = x.global_avg_pool()?; // [B, D]
         let logits = match request.classes {
-            None => parts.head.forward(params, &pooled)?,
+            None => parts.head.logits(params, &pooled)?,
             Some(classes) => parts.head.forward_outputs(params, &pooled, classes)?,
         };
         let statistics = pass.seen.as_ref().map(std::cell::RefCell::take).unwrap_or_default();

@@ -203,7 +203,7 @@ impl Backbone for Swin {
         }
         let pooled = parts.norm.forward(params, &x)?.mean(1)?; // [B, D]
         let logits = match request.classes {
-            None => parts.head.forward(params, &pooled)?,
+            None => parts.head.logits(params, &pooled)?,
             Some(classes) => parts.head.forward_outputs(params, &pooled, classes)?,
         };
         Ok(Features { pooled, logits, attention: Vec::new(), statistics: Vec::new() })

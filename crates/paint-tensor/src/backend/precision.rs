@@ -16,12 +16,15 @@ pub enum Precision {
     Tf32,
     /// A transformer's activations and products in bf16.
     Bf16,
+    /// On a CPU with AVX-512 VNNI, the layers of a transformer's blocks with 8-bit integers where no gradient passes;
+    /// everything else in `f32`.
+    Int8,
 }
 
 impl Precision {
     /// Every precision, by name.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("f32", Self::F32), ("tf32", Self::Tf32), ("bf16", Self::Bf16)];
+    pub const ALL: [(&'static str, Self); 4] =
+        [("f32", Self::F32), ("tf32", Self::Tf32), ("bf16", Self::Bf16), ("int8", Self::Int8)];
 }
 
 impl FromStr for Precision {

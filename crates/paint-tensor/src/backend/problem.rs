@@ -59,6 +59,8 @@ pub(crate) struct Gemm<'a> {
         expect(dead_code, reason = "the CPU stores every product in f32")
     )]
     pub(crate) full: bool,
+    /// The product is a layer of a network in a pass without gradients, whose factors `int8` rounds.
+    pub(crate) frozen: bool,
 }
 
 /// A second product, whose left operand is what a first one gives.

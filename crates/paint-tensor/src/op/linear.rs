@@ -8,7 +8,7 @@ use crate::{Device, Result, Tensor};
 impl Tensor {
     /// `x Wᵀ + b`: `[.., I]` with `weight [O, I]`, `bias [O]` → `[.., O]`.
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> Result<Self> {
-        self.linear_with(weight, bias, None)
+        self.linear_with(weight, bias, None, false)
     }
 
     /// `residual + x Wᵀ + b`.
@@ -18,7 +18,18 @@ impl Tensor {
         bias: Option<&Self>,
         residual: &Self,
     ) -> Result<Self> {
-        self.linear_with(weight, bias, Some(residual))
+        self.linear_with(weight, bias, Some(residual), false)
+    }
+
+    /// The same, with or without a residual, as a layer inside a network: where no gradient passes, a device that
+    /// computes in `int8` rounds input and weight.
+    pub fn layer(
+        &self,
+        weight: &Self,
+        bias: Option<&Self>,
+        residual: Option<&Self>,
+    ) -> Result<Self> {
+        self.linear_with(weight, bias, residual, true)
     }
 
     fn linear_with(
@@ -26,13 +37,15 @@ impl Tensor {
         weight: &Self,
         bias: Option<&Self>,
         residual: Option<&Self>,
+        inside: bool,
     ) -> Result<Self> {
         let (shape, sizes) = check((self.shape(), self.device()), weight, bias, residual)?;
-        let layer = layer(self, weight, sizes, store(bias, residual));
-        let (out, _) = self.device().backend().gemm(&layer)?;
         let bias_link = bias.map_or(&None, Self::link);
         let residual_link = residual.map_or(&None, Self::link);
         let links = [self.link(), weight.link(), bias_link, residual_link];
+        let frozen = inside && links.iter().all(|link| link.is_none());
+        let layer = layer(self, weight, sizes, store(bias, residual));
+        let (out, _) = self.device().backend().gemm(&Gemm { frozen, ..layer })?;
         Ok(self.derived(shape, out, &links, || LinearRule {
             input: self.link().clone(),
             weight_link: weight.link().clone(),
@@ -90,7 +103,7 @@ pub(super) fn layer<'a>(
     epilogue: Epilogue<'a>,
 ) -> Gemm<'a> {
     let (a, b) = (Matrix::row_major(x.storage(), k), Matrix::row_major(weight.storage(), k));
-    Gemm { batches: 1, m, n, k, a, b: b.transposed(), epilogue, full: false }
+    Gemm { batches: 1, m, n, k, a, b: b.transposed(), epilogue, full: false, frozen: false }
 }
 
 /// `epilogue(dY W)`.
@@ -102,7 +115,7 @@ pub(super) fn turned_layer<'a>(
     let [o, i] = weight.dims2("linear weight")?;
     let (a, b) = (Matrix::row_major(dy.storage(), o), Matrix::row_major(weight.storage(), i));
     let m = dy.elem_count() / o;
-    Ok(Gemm { batches: 1, m, n: i, k: o, a, b, epilogue, full: false })
+    Ok(Gemm { batches: 1, m, n: i, k: o, a, b, epilogue, full: false, frozen: false })
 }
 
 /// `epilogue(dY W)`: the gradient of the input, of the given shape.
@@ -121,7 +134,8 @@ pub(super) fn weight_gradient(dy: &Tensor, input: &Tensor) -> Result<Tensor> {
     let ((m, o), (_, i)) = (rows(dy.shape(), "gradient")?, rows(input.shape(), "linear input")?);
     let a = Matrix::row_major(dy.storage(), o).transposed();
     let b = Matrix::row_major(input.storage(), i);
-    let product = Gemm { batches: 1, m: o, n: i, k: m, a, b, epilogue: Epilogue::None, full: true };
+    let epilogue = Epilogue::None;
+    let product = Gemm { batches: 1, m: o, n: i, k: m, a, b, epilogue, full: true, frozen: false };
     let (dw, _) = dy.device().backend().gemm(&product)?;
     Ok(Tensor::frozen(vec![o, i], dw, dy.device().clone()))
 }

@@ -92,6 +92,7 @@ fn gemm<'a>(a: &Stack<'a>, b: &Stack<'a>) -> Gemm<'a> {
         b: b.matrix(),
         epilogue: Epilogue::None,
         full: false,
+        frozen: false,
     }
 }
 

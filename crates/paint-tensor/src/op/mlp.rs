@@ -4,7 +4,7 @@
 use super::linear::{
     bias_gradient, check, input_gradient, layer, store, turned_layer, weight_gradient,
 };
-use crate::backend::{Chain, Epilogue, Matrix, Next, Storage};
+use crate::backend::{Chain, Epilogue, Gemm, Matrix, Next, Storage};
 use crate::tape::{Link, Rule, Sink};
 use crate::{Result, Tensor};
 
@@ -28,11 +28,12 @@ impl Tensor {
         let (shape, [_, n, k]) = check((&hidden_shape, device), w2, Some(b2), residual)?;
         let b = Matrix::row_major(w2.storage(), k).transposed();
         let next = Next { n, b, epilogue: store(Some(b2), residual) };
-        let first = layer(self, w1, sizes, gelu);
-        let Chain { hidden, saved, out } =
-            device.backend().gemm_chain(&first, &next, w2.requires_grad())?;
         let residual_link = residual.map_or(&None, Self::link);
         let links = [self.link(), w1.link(), b1.link(), w2.link(), b2.link(), residual_link];
+        let frozen = links.iter().all(|link| link.is_none());
+        let first = Gemm { frozen, ..layer(self, w1, sizes, gelu) };
+        let Chain { hidden, saved, out } =
+            device.backend().gemm_chain(&first, &next, w2.requires_grad())?;
         Ok(self.derived(shape, out, &links, || MlpRule {
             links: links.map(Clone::clone),
             weights: [w1.detach(), w2.detach()],

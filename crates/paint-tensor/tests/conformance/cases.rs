@@ -84,6 +84,9 @@ pub(crate) const CASES: &[Case] = &[
     case("linear_residual", &[&[2, 3, 5], &[4, 5], &[4], &[2, 3, 4]], |x| {
         x[0].linear_residual(&x[1], Some(&x[2]), &x[3])
     }),
+    case("layer", &[&[2, 3, 5], &[4, 5], &[4], &[2, 3, 4]], |x| {
+        x[0].layer(&x[1], Some(&x[2]), Some(&x[3]))
+    }),
     case("add_scaled", &[&[3, 2, 5], &[3, 2, 5]], |x| {
         x[0].add_scaled(&x[1], &Tensor::from_vec(vec![0.0, 1.25, 1.0], [3], x[0].device())?)
     }),

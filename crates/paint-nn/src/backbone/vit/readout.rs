@@ -105,7 +105,7 @@ impl Readout {
         classes: Option<&[usize]>,
     ) -> Result<(Tensor, Tensor)> {
         let logits = |head: &Linear, read: &Tensor| match classes {
-            None => head.forward(params, read),
+            None => head.logits(params, read),
             Some(classes) => head.forward_outputs(params, read, classes),
         };
         let pooled = self.pooled(params, x, layout)?;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::Cpu;
-use super::kernel::Kernel;
+use super::kernel::{self, Kernel};
 use crate::Error;
 use crate::backend::{Backend, BackendEntry, DeviceInfo, Precision};
 
@@ -12,10 +12,11 @@ pub(crate) const ENTRY: BackendEntry = BackendEntry {
     what: "this machine's CPU",
     open: |name, precision| match precision {
         Precision::F32 | Precision::Tf32 => Kernel::chosen().map(|_| backend(precision)),
-        Precision::Bf16 => Err(Error::Device {
-            name: name.to_owned(),
-            why: "the CPU computes in f32 or tf32, not in bf16".to_owned(),
+        Precision::Int8 => Kernel::chosen().and_then(|_| {
+            let lacks = "int8 needs the instructions of AVX-512 VNNI, which this CPU lacks";
+            if kernel::has_int8() { Ok(backend(precision)) } else { Err(refused(name, lacks)) }
         }),
+        Precision::Bf16 => Err(refused(name, "the CPU computes in f32, tf32 or int8, not in bf16")),
     },
     devices: || {
         let threads = rayon::current_num_threads();
@@ -34,12 +35,14 @@ fn kernel() -> Kernel {
     Kernel::chosen().unwrap_or(Kernel::fastest())
 }
 
-/// The CPU backend; the process has one for `f32` and one for `tf32`.
+fn refused(name: &str, why: &str) -> Error {
+    Error::Device { name: name.to_owned(), why: why.to_owned() }
+}
+
+/// The CPU backend; the process has one for each precision that it has.
 pub(crate) fn backend(precision: Precision) -> Arc<dyn Backend> {
-    static F32: OnceLock<Arc<Cpu>> = OnceLock::new();
-    static TF32: OnceLock<Arc<Cpu>> = OnceLock::new();
-    let (one, name) =
-        if precision == Precision::Tf32 { (&TF32, "cpu in tf32") } else { (&F32, "cpu") };
-    let open = || Arc::new(Cpu { kernel: kernel().with(precision), name });
-    Arc::clone(one.get_or_init(open)) as Arc<dyn Backend>
+    const COUNT: usize = Precision::ALL.len();
+    static OPENED: [OnceLock<Arc<Cpu>>; COUNT] = [const { OnceLock::new() }; COUNT];
+    let open = || Arc::new(Cpu { kernel: kernel().with(precision), precision });
+    Arc::clone(OPENED[precision as usize].get_or_init(open)) as Arc<dyn Backend>
 }

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::{
     amx::{self, Split},
-    avx512,
+    avx512, vnni,
 };
 use crate::backend::Precision;
 use crate::{Error, Result};
@@ -86,6 +86,15 @@ impl Kernel {
             refuse(format!("{VARIABLE}: this CPU lacks {name:?}; it runs {runs}"))
         })
     }
+}
+
+/// True if this CPU multiplies 8-bit integers, which is the same code whatever the kernel of other products.
+pub(super) fn has_int8() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let has = vnni::available();
+    #[cfg(not(target_arch = "x86_64"))]
+    let has = false;
+    has
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ mod entry;
 mod few;
 mod finish;
 mod gemm;
+#[cfg(target_arch = "x86_64")]
+mod int8;
 mod kernel;
 mod layout;
 mod math;
@@ -42,14 +44,16 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod training;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
 mod windows;
 
 use self::attention::Problem;
 use self::kernel::Kernel;
 use self::storage::{build, build2, host, into_slab};
 use super::{
-    After, Attention, AttentionGrad, Backend, Binary, Chain, Conv, Gate, Gemm, Next, Storage,
-    Unary, Window, WindowKernels,
+    After, Attention, AttentionGrad, Backend, Binary, Chain, Conv, Gate, Gemm, Next, Precision,
+    Storage, Unary, Window, WindowKernels,
 };
 use crate::Result;
 use crate::op::alignment::Alignment;
@@ -62,12 +66,22 @@ pub use slab::pool_bytes;
 
 struct Cpu {
     kernel: Kernel,
-    name: &'static str,
+    precision: Precision,
+}
+
+impl Cpu {
+    /// Whether a product is computed with 8-bit integers.
+    fn rounds(&self, gemm: &Gemm) -> bool {
+        self.precision == Precision::Int8 && gemm.frozen
+    }
 }
 
 impl Backend for Cpu {
     fn name(&self) -> String {
-        self.name.to_owned()
+        match self.precision {
+            Precision::F32 => "cpu".to_owned(),
+            other => format!("cpu in {other}"),
+        }
     }
 
     fn peak_gflops(&self) -> Result<f64> {
@@ -91,10 +105,23 @@ impl Backend for Cpu {
     }
 
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
+        #[cfg(target_arch = "x86_64")]
+        if self.rounds(gemm)
+            && let Some(out) = product::rounded(gemm)
+        {
+            return Ok((out, None));
+        }
         Ok(product::product(self.kernel, gemm))
     }
 
     fn fused_chain(&self, first: &Gemm, next: &Next, keep: bool) -> Option<Chain> {
+        #[cfg(target_arch = "x86_64")]
+        if self.rounds(first)
+            && !keep
+            && let Some(out) = product::two_rounded(first, next)
+        {
+            return Some(Chain { hidden: None, saved: None, out });
+        }
         product::two_products(self.kernel, first, next, keep)
     }
 

@@ -27,6 +27,8 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Form {
     kernel: Kernel,
+    /// Whether in 8 bits.
+    rounded: bool,
     /// `[k, n]`.
     shape: [usize; 2],
     steps: [usize; 2],
@@ -36,7 +38,12 @@ pub(super) struct Form {
 impl Form {
     pub(super) fn new(kernel: Kernel, Size { n, k, .. }: Size, b: Operand) -> Self {
         let address = b.data.as_ptr().addr();
-        Self { kernel, shape: [k, n], steps: [b.row, b.col], address }
+        Self { kernel, rounded: false, shape: [k, n], steps: [b.row, b.col], address }
+    }
+
+    /// That of 8 bits, which has one kernel.
+    pub(super) fn rounded(size: Size, b: Operand) -> Self {
+        Self { rounded: true, ..Self::new(Kernel::Avx512, size, b) }
     }
 }
 
@@ -84,6 +91,25 @@ impl Packs {
         Some(packed)
     }
 
+    /// The form in 8 bits, which is a quarter of the numbers and always kept.
+    pub(super) fn keep(&self, form: Form, pack: impl FnOnce() -> Block) -> Arc<Block> {
+        let found = |forms: &[(Form, Option<Arc<Block>>)]| {
+            forms.iter().find(|(known, _)| *known == form).and_then(|(_, kept)| kept.clone())
+        };
+        if let Some(kept) = found(&self.lock()) {
+            return kept;
+        }
+        // Not under the lock: a thread that waits for others to pack may take a task that asks for the same.
+        let packed = Arc::new(pack());
+        let mut forms = self.lock();
+        // Another thread may have been faster.
+        found(&forms).unwrap_or_else(|| {
+            KEPT.fetch_add(packed.as_slice().len(), Ordering::Relaxed);
+            forms.push((form, Some(Arc::clone(&packed))));
+            packed
+        })
+    }
+
     /// Forgets all: the numbers change.
     pub(super) fn clear(&mut self) {
         let forms = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +131,7 @@ mod tests {
     use super::*;
 
     fn form(address: usize) -> Form {
-        Form { kernel: Kernel::Portable, shape: [1, 1], steps: [1, 1], address }
+        Form { kernel: Kernel::Portable, rounded: false, shape: [1, 1], steps: [1, 1], address }
     }
 
     fn block(value: f32, len: usize) -> Block {
@@ -127,6 +153,19 @@ mod tests {
         assert_eq!([2.0, 3.0].map(|value| get(&packs, 1, 4, value)), [2.0, 2.0]);
         packs.clear();
         assert_eq!([4.0, 5.0, 6.0].map(|value| get(&packs, 1, 4, value)), [4.0, 5.0, 5.0]);
+    }
+
+    #[test]
+    fn the_form_in_eight_bits_is_kept_from_the_first_time_on() {
+        let mut packs = Packs::default();
+        let mut keep = |value: f32, clear: bool| {
+            let kept = packs.keep(form(1), || block(value, 4)).as_slice()[0];
+            if clear {
+                packs.clear();
+            }
+            kept
+        };
+        assert_eq!([keep(2.0, false), keep(3.0, true), keep(4.0, false)], [2.0, 2.0, 4.0]);
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl<'a> Panels<'a> {
 
 /// A block of `panels` panels of `len` elements each, which `pack` writes.
 #[cfg(target_arch = "x86_64")]
-fn pack_panels(
+pub(super) fn pack_panels(
     panels: usize,
     len: usize,
     threads: bool,

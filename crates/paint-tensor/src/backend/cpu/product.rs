@@ -3,6 +3,8 @@
 use super::chain;
 use super::finish::Finish;
 use super::gemm::{self, Operand, Size};
+#[cfg(target_arch = "x86_64")]
+use super::int8;
 use super::kernel::Kernel;
 use super::packs::FEW_ROWS;
 use super::parallel;
@@ -61,6 +63,34 @@ pub(super) fn two_products(kernel: Kernel, first: &Gemm, next: &Next, keep: bool
     let (hidden, slope) = rest.expect("set while the output was written");
     let saved = (slope.len() > 0).then_some(slope);
     Some(Chain { hidden: keep.then_some(hidden), saved, out })
+}
+
+/// A layer's product with 8-bit integers, where these suit it.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn rounded(gemm: &Gemm) -> Option<Storage> {
+    let (a, layer) = (operand(gemm.a, 0), rounded_layer(size(gemm), gemm.b, gemm.epilogue)?);
+    let suits = gemm.batches == 1 && gemm.m > 0 && gemm.a.col == 1;
+    suits.then(|| build(gemm.m * gemm.n, |out| int8::multiply(a, layer, out)))
+}
+
+/// Two of them in a row.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn two_rounded(first: &Gemm, next: &Next) -> Option<Storage> {
+    let second = Size { m: first.m, n: next.n, k: first.n };
+    let layers = [
+        rounded_layer(size(first), first.b, first.epilogue)?,
+        rounded_layer(second, next.b, next.epilogue)?,
+    ];
+    let suits = first.batches == 1 && first.m > 0 && first.a.col == 1;
+    suits.then(|| {
+        build(first.m * next.n, |out| int8::multiply_twice(operand(first.a, 0), layers, out))
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn rounded_layer<'a>(size: Size, b: Matrix<'a>, epilogue: Epilogue<'a>) -> Option<chain::Link<'a>> {
+    let b = Operand { packs: Some(packs(b.storage)), ..operand(b, 0) };
+    int8::suits(size, b).then(|| (size, b, finish(epilogue)))
 }
 
 /// The product and, where the epilogue asks for it, the slope of the activation.

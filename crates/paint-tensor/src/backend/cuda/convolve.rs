@@ -107,6 +107,7 @@ impl Cuda {
                 b: Matrix { batch: k * pixels, ..Matrix::row_major(&columns, pixels) },
                 epilogue: Epilogue::None,
                 full: false,
+                frozen: false,
             })?;
             parts.push(part);
         }
@@ -135,6 +136,7 @@ impl Cuda {
                 b: Matrix { batch: conv.outputs * pixels, ..Matrix::row_major(&grad, pixels) },
                 epilogue: Epilogue::None,
                 full: false,
+                frozen: false,
             })?;
             Ok(columns)
         };
@@ -177,6 +179,7 @@ impl Cuda {
                 b: Matrix::row_major(&columns, pixels).transposed(),
                 epilogue: Epilogue::None,
                 full: true,
+                frozen: false,
             })?;
             parts.push(part);
         }

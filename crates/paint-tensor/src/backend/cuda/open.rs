@@ -25,6 +25,9 @@ pub(super) fn open(name: &str, precision: Precision) -> Result<Arc<Cuda>> {
         "" => Some(0),
         _ => rest.strip_prefix(':')?.parse::<i32>().ok(),
     });
+    if precision == Precision::Int8 {
+        return Err(wrong("a GPU computes in f32, tf32 or bf16, not in int8".to_owned()));
+    }
     let ordinal = number.ok_or_else(|| wrong("a GPU is named cuda:0, cuda:1, ...".to_owned()))?;
     let mut opened =
         OPENED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,9 +13,17 @@ impl Cuda {
         let numbers = (0..SIDE * SIDE).map(|i| (i.wrapping_mul(2_654_435_761) >> 7) as u8);
         let x = self.compact(&self.upload(numbers.map(|x| f32::from(x) - 127.5).collect())?)?;
         let matrix = Matrix::row_major(&x, SIDE);
-        let (epilogue, full) = (Epilogue::None, false);
-        let gemm =
-            Gemm { batches: 1, m: SIDE, n: SIDE, k: SIDE, a: matrix, b: matrix, epilogue, full };
+        let gemm = Gemm {
+            batches: 1,
+            m: SIDE,
+            n: SIDE,
+            k: SIDE,
+            a: matrix,
+            b: matrix,
+            epilogue: Epilogue::None,
+            full: false,
+            frozen: false,
+        };
         let mut best = f64::INFINITY;
         for _ in 0..6 {
             let start = Instant::now();
