@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=3, help="steps per round")
     parser.add_argument("--work", choices=["step", "predict"], default="step")
-    parser.add_argument("--forms", default="eager", help="of PyTorch: eager,compile,int8 (layers of 8 bits, CPU)")
+    parser.add_argument("--forms", default="eager", help="of PyTorch: eager,compile,int8 (linear layers, all of them)")
     parser.add_argument("--precisions", default="f32", help="of paint_tta: f32,int8")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     args = parser.parse_args()

@@ -133,6 +133,8 @@ def main():
     parser.add_argument("--compile", action="store_true", help="PyTorch's own compiler")
     parser.add_argument("--precision", choices=["f32", "int8"], default="f32", help="of linear layers; int8 on the CPU")
     args = parser.parse_args()
+    if args.which == "torch" and args.precision == "int8" and (args.work, args.device) != ("predict", "cpu"):
+        parser.error("PyTorch's layers of 8 bits have no gradient and no GPU: --work predict --device cpu")
     if args.which == "make":
         make(args)
     else:

@@ -101,7 +101,7 @@ pub(crate) enum Binary {
 /// The kernels of a device.
 pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
     fn name(&self) -> String;
-    /// Measures the best rate of a large matrix product in the precision of the device.
+    /// Measures the best rate of a large matrix product in the precision of the device, of `int8` in `f32`.
     fn peak_gflops(&self) -> Result<f64>;
     fn upload(&self, data: Vec<f32>) -> Result<Storage>;
     /// `len` elements that `write` sets, all of them, in the memory that they stay in if that is the host's.

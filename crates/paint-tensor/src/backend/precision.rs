@@ -16,8 +16,8 @@ pub enum Precision {
     Tf32,
     /// A transformer's activations and products in bf16.
     Bf16,
-    /// On a CPU with AVX-512 VNNI, the layers of a transformer's blocks with 8-bit integers where no gradient passes;
-    /// everything else in `f32`.
+    /// On a CPU with AVX-512 VNNI, linear layers inside a network with 8-bit integers where no gradient passes through
+    /// them; everything else in `f32`.
     Int8,
 }
 

@@ -59,7 +59,11 @@ pub(crate) struct Gemm<'a> {
         expect(dead_code, reason = "the CPU stores every product in f32")
     )]
     pub(crate) full: bool,
-    /// The product is a layer of a network in a pass without gradients, whose factors `int8` rounds.
+    /// The product is a layer inside a network through which no gradient passes: `int8` rounds its factors.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only the CPU of x86 multiplies 8-bit integers")
+    )]
     pub(crate) frozen: bool,
 }
 

@@ -21,8 +21,8 @@ impl Tensor {
         self.linear_with(weight, bias, Some(residual), false)
     }
 
-    /// The same, with or without a residual, as a layer inside a network: where no gradient passes, a device that
-    /// computes in `int8` rounds input and weight.
+    /// `x Wᵀ + b`, plus `residual` if there is one, as a layer inside a network: a device that computes in `int8` rounds
+    /// input and weight where no gradient passes through the layer.
     pub fn layer(
         &self,
         weight: &Self,

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use paint_tensor::{BACKENDS, Device, Mlp, Precision, Tensor};
+use paint_tensor::{BACKENDS, Device, Mlp, Precision, Result, Tensor};
 
 use crate::agreement::agree;
 use crate::cases::CASES;
@@ -46,26 +46,47 @@ fn int8() -> Option<Device> {
 fn int8_changes_nothing_but_layers_without_gradients() {
     let Some(device) = int8() else { return };
     agree(CASES, &device, "CPU in int8", 0.0).unwrap();
-    let tensor = |shape: [usize; 2], device: &Device| {
+    let inputs = |device: &Device, tracked: Option<usize>| -> Vec<Tensor> {
+        let shapes: [&[usize]; 6] = [&[40, 24], &[32, 24], &[32], &[24, 32], &[24], &[40, 24]];
         let value = |i: usize| ((i * 37) % 101) as f32 / 101.0 - 0.5;
-        Tensor::from_vec((0..shape[0] * shape[1]).map(value).collect(), shape, device).unwrap()
+        let tensor = |(at, shape): (usize, &&[usize])| {
+            let data = (0..shape.iter().product()).map(value).collect();
+            let x = Tensor::from_vec(data, *shape, device).unwrap();
+            if tracked == Some(at) { x.variable() } else { x }
+        };
+        shapes.iter().enumerate().map(tensor).collect()
     };
-    let results = |device: &Device| {
-        let (x, w) = (tensor([40, 24], device), tensor([24, 24], device));
-        let bias = w.slice(0, 0, 1).unwrap().reshape([24]).unwrap();
-        let mlp = |w: &Tensor| x.mlp(Mlp { fc1: (w, &bias), fc2: (w, &bias) }, Some(&x)).unwrap();
-        let layer = |w: &Tensor| x.layer(w, Some(&bias), Some(&x)).unwrap();
-        let exact = [x.linear(&w, None).unwrap(), layer(&w.variable()), mlp(&w.variable())];
-        let rounded = [layer(&w), mlp(&w)];
-        (exact.map(|y| y.to_vec().unwrap()), rounded.map(|y| y.to_vec().unwrap()))
-    };
-    let ((exact, rounded), (expected, of_layers)) = (results(&device), results(&Device::cpu()));
-    assert_eq!(exact, expected);
-    for (rounded, exact) in rounded.iter().zip(&of_layers) {
-        let far = rounded.iter().zip(exact).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        // Sums of 24 products of numbers below 0.5, each half a unit of 1 / 255 or 0.5 / 127 off.
-        assert!(far > 0.0 && far < 24.0 * 0.5 * 0.5 * (1.0 / 255.0 + 0.5 / 127.0), "{far}");
+    let mlp =
+        |x: &[Tensor]| x[0].mlp(Mlp { fc1: (&x[1], &x[2]), fc2: (&x[3], &x[4]) }, Some(&x[5]));
+    // The first layer alone has no residual, the second alone no input of its own.
+    let one = |x: &[Tensor]| x[0].layer(&x[1], Some(&x[2]), None);
+    let two =
+        |x: &[Tensor]| x[5].matmul(&x[1].transpose(0, 1)?)?.layer(&x[3], Some(&x[4]), Some(&x[0]));
+    let plain = |x: &[Tensor]| x[0].linear(&x[1], Some(&x[2]));
+    let values = |y: Result<Tensor>| y.unwrap().to_vec().unwrap();
+    let both = |tracked| (inputs(&device, tracked), inputs(&Device::cpu(), tracked));
+    for tracked in 0..6 {
+        let (x, exact) = both(Some(tracked));
+        assert_eq!(values(mlp(&x)), values(mlp(&exact)), "{tracked}");
+        if tracked <= 2 {
+            assert_eq!(values(one(&x)), values(one(&exact)), "{tracked}");
+        }
+        if tracked != 2 {
+            assert_eq!(values(two(&x)), values(two(&exact)), "{tracked}");
+        }
     }
+    let (x, exact) = both(None);
+    assert_eq!(values(plain(&x)), values(plain(&exact)));
+    let far = |a: Result<Tensor>, b: Result<Tensor>| {
+        let (a, b) = (values(a), values(b));
+        a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    };
+    // Sums of 24 products of numbers below 0.5, each half a unit of 1 / 255 or 1 / 254 off. The second layer adds 32 such
+    // products, whose left factors are below 6 and off by what the first was times 1.2, the slope of GELU.
+    let first = 24.0 * 0.5 * 0.5 * (1.0 / 255.0 + 0.5 / 127.0);
+    let second = 32.0 * 0.5 * (1.2 * first + 6.0 * 0.5 * (1.0 / 255.0 + 1.0 / 127.0));
+    let [one, mlp] = [far(one(&x), one(&exact)), far(mlp(&x), mlp(&exact))];
+    assert!(one > 0.0 && one < first && mlp > 0.0 && mlp < second, "{one} {mlp}");
 }
 
 #[test]

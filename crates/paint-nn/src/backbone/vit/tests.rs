@@ -1,7 +1,7 @@
 //! What a ViT promises beyond the golden numbers of `tests/golden_vit.rs`.
 
 use paint_rng::Seed;
-use paint_tensor::{Device, Tensor};
+use paint_tensor::{Device, Precision, Tensor};
 
 use super::*;
 use crate::backbone::{AfterBlock, BACKBONES, LastBlock, Pooling, find};
@@ -106,6 +106,28 @@ fn a_subset_of_classes_gives_those_logits_in_that_order() {
     let expected: Vec<f32> =
         all.chunks(5).flat_map(|row| classes.map(|class| row[class])).collect();
     close(&some, &Tensor::from_vec(expected, [2, 3], &Device::cpu()).unwrap(), 1e-6);
+}
+
+#[test]
+fn int8_rounds_the_blocks_and_neither_the_embedding_nor_the_classifier() {
+    let Ok(int8) = Device::open("cpu", Precision::Int8) else {
+        return println!("skipped: this CPU lacks AVX-512 VNNI");
+    };
+    let [rounded, exact] = [int8, Device::cpu()].map(|device| {
+        let options = BuildOptions::new(&device);
+        let vit = Vit::build("test", SIZES, Weights::Random(Seed(1)), &options).unwrap();
+        let pixels = images(1, 2).to_vec().unwrap();
+        let x = Tensor::from_vec(pixels, [2, 3, 8, 12], &device).unwrap();
+        let features = vit.forward(&x, &Request::default()).unwrap();
+        let [weight, bias] =
+            ["head.weight", "head.bias"].map(|name| vit.params().id(name).unwrap());
+        let head = (&vit.params()[weight], Some(&vit.params()[bias]));
+        let logits = features.pooled.linear(head.0, head.1).unwrap();
+        let all = [vit.embed(&x).unwrap(), features.pooled, features.logits, logits];
+        all.map(|tensor| tensor.to_vec().unwrap())
+    });
+    assert!(rounded[0] == exact[0] && rounded[1] != exact[1]);
+    assert_eq!(rounded[2], rounded[3]);
 }
 
 #[test]

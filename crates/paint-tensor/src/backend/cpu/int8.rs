@@ -19,6 +19,7 @@ use super::gemm::{NR, Operand, Size, blocks};
 use super::kernel::Kernel;
 use super::packs::Form;
 use super::panels::pack_panels;
+use super::parallel::vectorized;
 use super::slab::Block;
 use super::vnni::{self, GROUP, MR, Rounded};
 
@@ -43,16 +44,20 @@ fn rounded(size: Size, b: Operand) -> Arc<Block> {
     let pack = || {
         pack_panels(n.div_ceil(NR), panel_len(k), true, |panel, out| {
             let first = panel * NR;
-            round_columns(b, [first, (n - first).min(NR)], k, out);
+            vectorized(
+                #[inline(always)]
+                || round_columns(b, [first, (n - first).min(NR)], k, out),
+            );
         })
     };
     match b.packs {
-        Some(packs) => packs.keep(Form::rounded(size, b), pack),
+        Some(packs) => packs.rounded(Form::new(Kernel::Avx512, size, b), pack),
         None => Arc::new(pack()),
     }
 }
 
 /// Rounds up to 32 columns, which lie one after the other in `b`.
+#[inline(always)]
 fn round_columns(b: Operand, [first, count]: [usize; 2], k: usize, out: &mut [f32]) {
     let (weights, of_columns) = out.split_at_mut(panel_len(k) - 2 * NR);
     let (scales, sums) = of_columns.split_at_mut(NR);
@@ -62,16 +67,22 @@ fn round_columns(b: Operand, [first, count]: [usize; 2], k: usize, out: &mut [f3
     let weights = vnni::bytes_mut(weights);
     for lane in 0..count {
         let column = &b.data[(first + lane) * b.col..][..k];
-        let most = column.iter().fold(0.0_f32, |most, w| most.max(w.abs()));
-        let sound = column.iter().all(|w| w.is_finite());
-        // Numbers that are not finite show in the product.
+        let (mut most, mut sound) = (0.0_f32, true);
+        for w in column {
+            most = if w.abs() > most { w.abs() } else { most };
+            sound &= w.is_finite();
+        }
+        // Numbers that are not finite show in the product; those whose unit has no reciprocal vanish.
         let scale = if sound { most / 127.0 } else { f32::NAN };
-        let per_unit = if most > 0.0 && sound { 127.0 / most } else { 0.0 };
-        let mut sum = 0_i32;
-        for (depth, w) in column.iter().enumerate() {
-            let whole = (w * per_unit).round_ties_even() as i8;
-            weights[depth / GROUP * NR * GROUP + lane * GROUP + depth % GROUP] = whole as u8;
-            sum += i32::from(whole);
+        let per_unit = if sound && (127.0 / most).is_finite() { 127.0 / most } else { 0.0 };
+        let mut sum = 0;
+        let groups = weights.chunks_exact_mut(NR * GROUP);
+        for (values, out) in column.chunks(GROUP).zip(groups) {
+            for (w, out) in values.iter().zip(&mut out[lane * GROUP..]) {
+                let whole = (w * per_unit).round_ties_even() as i32;
+                *out = whole as u8;
+                sum += whole;
+            }
         }
         scales[lane] = scale;
         sums[lane] = scale * sum as f32;

@@ -69,6 +69,7 @@ struct Cpu {
     precision: Precision,
 }
 
+#[cfg(target_arch = "x86_64")]
 impl Cpu {
     /// Whether a product is computed with 8-bit integers.
     fn rounds(&self, gemm: &Gemm) -> bool {

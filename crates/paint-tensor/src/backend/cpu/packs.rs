@@ -14,7 +14,7 @@ use super::slab::Block;
 
 /// Products of more rows pack anew: that is a small part of their time, and the memory is worth more.
 pub(super) const FEW_ROWS: usize = 512;
-/// Floats that all kept forms together may take: 64 MiB, first come, first kept. What does not fit the caches takes longer
+/// Floats that all kept forms in `f32` may take together: 64 MiB, first come, first kept. What does not fit the caches takes longer
 /// to read in three parts, half as large again, than to pack.
 const MOST: usize = 16 << 20;
 /// Forms of one block: a weight is read as it is and transposed.
@@ -27,8 +27,6 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Form {
     kernel: Kernel,
-    /// Whether in 8 bits.
-    rounded: bool,
     /// `[k, n]`.
     shape: [usize; 2],
     steps: [usize; 2],
@@ -38,24 +36,22 @@ pub(super) struct Form {
 impl Form {
     pub(super) fn new(kernel: Kernel, Size { n, k, .. }: Size, b: Operand) -> Self {
         let address = b.data.as_ptr().addr();
-        Self { kernel, rounded: false, shape: [k, n], steps: [b.row, b.col], address }
-    }
-
-    /// That of 8 bits, which has one kernel.
-    pub(super) fn rounded(size: Size, b: Operand) -> Self {
-        Self { rounded: true, ..Self::new(Kernel::Avx512, size, b) }
+        Self { kernel, shape: [k, n], steps: [b.row, b.col], address }
     }
 }
 
 /// The packed forms of one block.
 #[derive(Default)]
-pub(super) struct Packs(Mutex<Vec<(Form, Option<Arc<Block>>)>>);
+pub(super) struct Packs {
+    exact: Mutex<Vec<(Form, Option<Arc<Block>>)>>,
+    rounded: Mutex<Vec<(Form, Arc<Block>)>>,
+}
+
+fn lock<T>(forms: &Mutex<T>) -> MutexGuard<'_, T> {
+    forms.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Packs {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Form, Option<Arc<Block>>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The packed form, if it is kept; what is asked for a second time is packed into `len` floats and kept, where
     /// there is room for it.
     pub(super) fn get(
@@ -65,7 +61,7 @@ impl Packs {
         pack: impl FnOnce() -> Block,
     ) -> Option<Arc<Block>> {
         {
-            let mut forms = self.lock();
+            let mut forms = lock(&self.exact);
             match forms.iter().find(|(known, _)| *known == form) {
                 Some((_, Some(kept))) => return Some(Arc::clone(kept)),
                 Some((_, None)) => (),
@@ -80,7 +76,7 @@ impl Packs {
         let room = |kept: usize| Some(kept + len).filter(|total| *total <= MOST);
         KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
         let packed = Arc::new(pack());
-        let mut forms = self.lock();
+        let mut forms = lock(&self.exact);
         let free = forms.iter_mut().find(|(known, kept)| *known == form && kept.is_none());
         if let Some((_, kept)) = free {
             *kept = Some(Arc::clone(&packed));
@@ -91,32 +87,32 @@ impl Packs {
         Some(packed)
     }
 
-    /// The form in 8 bits, which is a quarter of the numbers and always kept.
-    pub(super) fn keep(&self, form: Form, pack: impl FnOnce() -> Block) -> Arc<Block> {
-        let found = |forms: &[(Form, Option<Arc<Block>>)]| {
-            forms.iter().find(|(known, _)| *known == form).and_then(|(_, kept)| kept.clone())
+    /// The form in 8 bits, a quarter of the numbers, which is always kept.
+    pub(super) fn rounded(&self, form: Form, pack: impl FnOnce() -> Block) -> Arc<Block> {
+        let find = |forms: &[(Form, Arc<Block>)]| {
+            forms.iter().find(|(known, _)| *known == form).map(|(_, kept)| Arc::clone(kept))
         };
-        if let Some(kept) = found(&self.lock()) {
+        if let Some(kept) = find(&lock(&self.rounded)) {
             return kept;
         }
         // Not under the lock: a thread that waits for others to pack may take a task that asks for the same.
         let packed = Arc::new(pack());
-        let mut forms = self.lock();
+        let mut forms = lock(&self.rounded);
         // Another thread may have been faster.
-        found(&forms).unwrap_or_else(|| {
-            KEPT.fetch_add(packed.as_slice().len(), Ordering::Relaxed);
-            forms.push((form, Some(Arc::clone(&packed))));
+        find(&forms).unwrap_or_else(|| {
+            forms.push((form, Arc::clone(&packed)));
             packed
         })
     }
 
     /// Forgets all: the numbers change.
     pub(super) fn clear(&mut self) {
-        let forms = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let forms = self.exact.get_mut().unwrap_or_else(PoisonError::into_inner);
         for (_, kept) in forms.drain(..) {
             let len = kept.map_or(0, |kept| kept.as_slice().len());
             KEPT.fetch_sub(len, Ordering::Relaxed);
         }
+        self.rounded.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -131,7 +127,7 @@ mod tests {
     use super::*;
 
     fn form(address: usize) -> Form {
-        Form { kernel: Kernel::Portable, rounded: false, shape: [1, 1], steps: [1, 1], address }
+        Form { kernel: Kernel::Portable, shape: [1, 1], steps: [1, 1], address }
     }
 
     fn block(value: f32, len: usize) -> Block {
@@ -156,16 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn the_form_in_eight_bits_is_kept_from_the_first_time_on() {
+    fn the_form_in_eight_bits_is_kept_from_the_first_time_on_and_takes_no_room_of_others() {
         let mut packs = Packs::default();
-        let mut keep = |value: f32, clear: bool| {
-            let kept = packs.keep(form(1), || block(value, 4)).as_slice()[0];
-            if clear {
-                packs.clear();
-            }
-            kept
+        let rounded = |packs: &Packs, at: usize, value: f32| {
+            packs.rounded(form(at), || block(value, 4)).as_slice()[0]
         };
-        assert_eq!([keep(2.0, false), keep(3.0, true), keep(4.0, false)], [2.0, 2.0, 4.0]);
+        assert_eq!([2.0, 3.0].map(|value| rounded(&packs, 1, value)), [2.0, 2.0]);
+        assert_eq!([0, 1, 2].map(|at| rounded(&packs, at, 5.0)), [5.0, 2.0, 5.0]);
+        for at in 0..FORMS {
+            assert_eq!([6.0, 7.0, 8.0].map(|value| get(&packs, at, 4, value)), [6.0, 7.0, 7.0]);
+        }
+        packs.clear();
+        assert_eq!(rounded(&packs, 1, 4.0), 4.0);
     }
 
     #[test]

@@ -79,7 +79,9 @@ unsafe fn round(row: &[f32], out: &mut [u8]) -> [f32; 2] {
         out.fill(0);
         return [f32::NAN; 2];
     }
-    let per_unit = _mm512_set1_ps(if range > 0.0 { 255.0 / range } else { 0.0 });
+    // A range whose unit has no reciprocal vanishes.
+    let per_unit = 255.0 / range;
+    let per_unit = _mm512_set1_ps(if per_unit.is_finite() { per_unit } else { 0.0 });
     let from = _mm512_set1_ps(low);
     for at in (0..row.len()).step_by(16) {
         let mask = mask(row.len() - at);

@@ -143,7 +143,7 @@ impl Backend for Cuda {
     fn compact(&self, x: &Storage) -> Result<Storage> {
         match self.precision {
             Precision::Bf16 => Ok(Storage::Cuda(self.narrowed(on_gpu(x))?)),
-            Precision::F32 | Precision::Tf32 => Ok(x.clone()),
+            Precision::F32 | Precision::Tf32 | Precision::Int8 => Ok(x.clone()),
         }
     }
 
