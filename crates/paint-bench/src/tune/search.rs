@@ -147,7 +147,7 @@ impl Search<'_, '_> {
         let seeds = rung.seeds[..1].to_vec();
         let rung = Rung { candidates: beside.len(), seeds, ..rung.clone() };
         if beside.is_empty() {
-            return Ok(Beside { neighbours: Vec::new(), better: None, rung });
+            return Ok(Beside { neighbours: Vec::new(), rung, better: None });
         }
         let candidates: Vec<Candidate> =
             beside.iter().map(|(_, settings)| labelled(settings.clone())).collect();
@@ -162,7 +162,7 @@ impl Search<'_, '_> {
         };
         let neighbours = beside.iter().zip(&candidates).map(neighbour).collect();
         let better = ranked.into_iter().next().filter(|one| one.standing[0] > reference);
-        Ok(Beside { neighbours, better, rung })
+        Ok(Beside { neighbours, rung, better })
     }
 
     fn tuned(self, ranked: &[Measured], beside: Beside) -> Tuned {

@@ -22,7 +22,8 @@ pub(crate) const ENTRY: BackendEntry = BackendEntry {
         let threads = rayon::current_num_threads();
         let what = match Kernel::chosen() {
             Ok(kernel) => {
-                format!("this machine's CPU, {threads} threads, kernel {}", kernel.name())
+                let int8 = if kernel::has_int8() { ", int8" } else { "" };
+                format!("this machine's CPU, {threads} threads, kernel {}{int8}", kernel.name())
             }
             Err(error) => format!("not usable: {error}"),
         };
