@@ -1,13 +1,14 @@
-"""Every method over the fifteen corruptions of CIFAR-10 at severity 5, never reset, and the table of RESULTS.md.
+"""PAINT and baselines over the fifteen corruptions of CIFAR-10 at severity 5, never reset: results/baselines-200.md.
 
     python bench/baselines.py run --paint target/release/paint --cifar CIFAR --model vit --weights W --out OUT [METHOD...]
     python bench/baselines.py table --out OUT
 
-`CIFAR` holds the official binary files, or `test/` and `source/` with `images.npy` and `labels.npy` in each; `--model` is `vit` (the embedded ViT-Tiny/4) or `resnet56` (published weights). A method
-runs with the published rate at batch 50 and, if `--grid` is given, with the best of that grid of factors on the four
-held-out corruptions, which are no part of the fifteen. Runs that are there already are not repeated, and `--jobs` of them go on at
-a time: on a GPU run the rows whose time counts alone, with `--jobs 1` and without `--grid`, before the others. Milliseconds are what a
-method took for a batch, wall time; memory is the GPU's, or the process's.
+`CIFAR` holds the official binary files, or `test/` and `source/` with `images.npy` and `labels.npy` in each; `--model`
+is `vit` (the embedded ViT-Tiny/4) or `resnet56` (published weights). A method runs with the published rate at batch 50
+and, if `--grid` is given, with the best of that grid of factors on the four held-out corruptions, which are no part of
+the fifteen. Runs that are there already are not repeated, and `--jobs` of them go on at a time: on a GPU run the rows
+whose time counts alone, with `--jobs 1` and without `--grid`, before the others. Milliseconds are what a method took
+for a batch, wall time; memory is the GPU's, or the process's.
 """
 
 import argparse

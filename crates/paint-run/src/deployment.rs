@@ -97,7 +97,7 @@ impl Config {
 /// In place of a method's name: the one that does best with the network at hand.
 pub const AUTO: &str = "auto";
 
-/// keel, which was best wherever it could be measured (results/keel.md); PAINT on a transformer without source
+/// keel, the best on transformers (results/keel.md); PAINT on a transformer without source
 /// statistics, where keel has little to go by.
 fn best_for(model: &dyn Backbone, weights: &Path) -> &'static str {
     let has_statistics =

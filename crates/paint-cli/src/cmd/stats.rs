@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// The file of weights of a vision transformer; `embedded` for the built-in ones
     #[arg(long)]
     weights: PathBuf,
-    /// Clean images, some hundred; labels are not read: a folder, a .npy or .npz array, or CIFAR-10, of which the
+    /// A few hundred clean images; labels are not read: a folder, a .npy or .npz array, or CIFAR-10, of which the
     /// training set is taken
     #[arg(long)]
     images: PathBuf,

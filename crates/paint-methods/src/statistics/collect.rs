@@ -16,7 +16,7 @@ const CHUNK: usize = 50;
 const FLOOR: f64 = 1e-8;
 
 impl SourceStatistics {
-    /// Statistics of `images`, `[n_s, 3, H, W]` in [0, 1], clean and unlabelled: some hundred, 32 at the least.
+    /// Statistics of `images`, `[n_s, 3, H, W]` in [0, 1], clean and unlabelled: a few hundred, 32 at the least.
     pub fn collect(model: &dyn Backbone, images: &Tensor) -> Result<Self> {
         let n = images::check(images, model.spec())?;
         if model.vit_config().is_none() || n < 2 {
