@@ -1,6 +1,7 @@
 """PAINT and baselines over the fifteen corruptions of CIFAR-10 at severity 5, never reset: results/baselines-200.md.
 
-    python bench/baselines.py run --paint target/release/paint --cifar CIFAR --model vit --weights W --out OUT [METHOD...]
+    python bench/baselines.py run --paint target/release/paint --cifar CIFAR --model vit --weights W --out OUT \\
+        [METHOD...]
     python bench/baselines.py table --out OUT
 
 `CIFAR` holds the official binary files, or `test/` and `source/` with `images.npy` and `labels.npy` in each; `--model`
@@ -26,7 +27,8 @@ MODELS = {
 # method -> the keys of its rates, further settings, source data
 METHODS = {
     "source": ([], [], "none"), "bn_adapt": ([], [], "none"), "tent": (["lr"], [], "none"), "eta": (["lr"], [], "none"),
-    "eata": (["lr"], [], "2,000 images"), "sar": (["lr"], [], "none"), "cpl": (["lr"], [], "none"), "cotta": (["lr"], [], "none"),
+    "eata": (["lr"], [], "2,000 images"), "sar": (["lr"], [], "none"), "cpl": (["lr"], [], "none"),
+    "cotta": (["lr"], [], "none"),
     "rmt": (["lr"], ["warmup_images=2500"], "2,000 labelled"),
     "rmt_source_free": (["lr"], ["variant=source_free"], "2,000 labelled, once"),
     "santa": (["lr"], [], "2,000 labelled, once"), "vdp": (["lr"], [], "none"),
@@ -119,8 +121,8 @@ def table(args):
             accuracies = [f"{d['accuracy']:.1f}" for d in summary["domains"]]
             timing = summary["timing"]
             ms = "" if factor else f"{timing['ms_per_batch']:.1f}"
-            cells = [label, *accuracies, f"{summary['mean_accuracy']:.2f}", ms,
-                     f"{timing['peak_memory_mib']:.0f}", f"{summary['cost']['trainable']:,}", METHODS[name][2]]  # fmt: skip
+            memory, trained = f"{timing['peak_memory_mib']:.0f}", f"{summary['cost']['trainable']:,}"
+            cells = [label, *accuracies, f"{summary['mean_accuracy']:.2f}", ms, memory, trained, METHODS[name][2]]
             print("| " + " | ".join(cells) + " |")
 
 

@@ -3,8 +3,8 @@
     python bench/cifar_predictions.py agree --binary B --backbone cifar_resnet20 --weights W.th --images test_batch.bin
     python bench/cifar_predictions.py time --binary B --backbone cifar_resnet56 --batch 50
 
-`B` is `cargo build --release -p paint-nn --example cifar_predictions`. `test_batch.bin` is CIFAR-10's binary test file. The
-networks are those of `fixtures/make_cnn.py`, with PyTorch's own batch norm. Both programs take turns in `time`.
+`B` is `cargo build --release -p paint-nn --example cifar_predictions`. `test_batch.bin` is CIFAR-10's binary test file.
+The networks are those of `fixtures/make_cnn.py`, with PyTorch's own batch norm. Both programs take turns in `time`.
 """
 
 import argparse
@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
 import make_cnn  # noqa: E402
@@ -26,7 +25,9 @@ import make_cnn  # noqa: E402
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 HALF = ([0.5] * 3, [0.5] * 3)
 # name -> network, and mean and standard deviation of its published weights
-NETWORKS = {f"cifar_resnet{6 * n + 2}": (lambda n=n: make_cnn.CifarResnet(n, 16, classes=10), IMAGENET) for n in (3, 5, 7, 9)}
+NETWORKS = {
+    f"cifar_resnet{6 * n + 2}": (lambda n=n: make_cnn.CifarResnet(n, 16, classes=10), IMAGENET) for n in (3, 5, 7, 9)
+}
 NETWORKS["cifar_resnet26_gn"] = (lambda: make_cnn.CifarResnet(4, 16, groups=8, classes=10), HALF)
 NETWORKS["wide_resnet28_10"] = (lambda: make_cnn.WideResnet(4, 10, 16, classes=10), HALF)
 NETWORKS["wide_resnet40_2"] = (lambda: make_cnn.WideResnet(6, 2, 16, classes=10), HALF)
@@ -55,7 +56,9 @@ def agree(a):
     ours = torch.tensor([int(row["class"]) for row in csv.DictReader(io.StringIO(found))])
     right = [100 * (p == labels).double().mean().item() for p in (theirs, ours)]
     same = 100 * (theirs == ours).double().mean().item()
-    print(f"{a.backbone}, {len(labels)} images: PyTorch {right[0]:.2f} %, ours {right[1]:.2f} %, same class {same:.3f} %")
+    print(
+        f"{a.backbone}, {len(labels)} images: PyTorch {right[0]:.2f} %, ours {right[1]:.2f} %, same class {same:.3f} %"
+    )
     sys.exit(same < 99.9)
 
 

@@ -4,8 +4,8 @@
     python bench/compare_corruptions.py PROGRAM [ROUNDS]
 
 The Python side is fixtures/corruptions/reference.py with the libraries of the published generators (frost textures
-decoded once). Both sides get the same synthetic picture and take turns, so that a busy machine slows both; the figures are
-medians over rounds.
+decoded once). Both sides get the same synthetic picture and take turns, so that a busy machine slows both; the figures
+are medians over rounds.
 """
 
 import os
@@ -24,9 +24,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "fixtures" / "corruptions"))
 
 import cv2
-import numpy as np
-
 import make
+import numpy as np
 import reference
 
 cv2.setNumThreads(1)
@@ -71,8 +70,10 @@ def main():
         ratios[name] = theirs / ours
         print(f"{name:<18} {ours:>9.3f} {1e3 / ours:>9.0f} {theirs:>10.2f} {ratios[name]:>7.1f}")
     fifteen = [ratios[name] for name in names[:15]]
-    print(f"the fifteen: geometric mean {statistics.geometric_mean(fifteen):.1f}, median {statistics.median(fifteen):.1f}, "
-          f"least {min(fifteen):.1f}")
+    print(
+        f"the fifteen: geometric mean {statistics.geometric_mean(fifteen):.1f}, "
+        f"median {statistics.median(fifteen):.1f}, least {min(fifteen):.1f}"
+    )
 
 
 if __name__ == "__main__":

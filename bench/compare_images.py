@@ -2,12 +2,18 @@
 
 usage: python bench/compare_images.py FOLDER [--limit N]      (needs numpy and pillow)
 
-Decodes every image as it is, then re-encoded in the ways JPEGs come (chroma subsampling, progressive, odd sizes, grey, CMYK,
-restart markers), then as PNG, WebP and BMP; then resizes. Prints the mean, 99.9th percentile and largest difference in grey
-levels, and ends with status 1 if decoding is not equal or resizing differs by more than 1.
-Pillow 13 orders the two passes of some resizes differently; use Pillow 12 or older to see equality.
+Decodes every image as it is, then re-encoded in the ways JPEGs come (chroma subsampling, progressive, odd sizes, grey,
+CMYK, restart markers), then as PNG, WebP and BMP; then resizes. Prints the mean, 99.9th percentile and largest
+difference in grey levels, and ends with status 1 if decoding is not equal or resizing differs by more than 1. Pillow 13
+orders the two passes of some resizes differently; use Pillow 12 or older to see equality.
 """
-import argparse, pathlib, subprocess, sys, tempfile
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
 import numpy as np
 import PIL
 from PIL import Image

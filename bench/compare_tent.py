@@ -9,8 +9,8 @@
 
 A backbone is NAME[@SIZE][:BATCH]: any network of timm whose norms are layer norms, with images of SIZE in place of its
 own. Prints a Markdown table: medians over all rounds of wall time and CPU time of one step (or prediction), peak memory
-with and without what the imports alone take, ratios (ours / PyTorch's, below 1 is better), and the largest difference of
-logits in the first three.
+with and without what the imports alone take, ratios (ours / PyTorch's, below 1 is better), and the largest difference
+of logits in the first three.
 """
 
 import argparse

@@ -41,7 +41,8 @@ def environment(threads):
 def torch_worker(args, backbone, batch, threads, mode):
     form, _, precision = mode.partition(":")
     precision = precision or (args.precision if args.device == "cuda" else "f32")
-    flags = ["time", "--backbone", backbone, "--batch", batch, "--threads", threads, "--repeat", args.repeat, "--mode", form]
+    flags = ["time", "--backbone", backbone, "--batch", batch, "--threads", threads]
+    flags += ["--repeat", args.repeat, "--mode", form]
     flags += ["--device", args.device, "--precision", precision]
     name = f"PyTorch {mode} of {backbone} with {threads} threads"
     return Worker(name, WORKER, *flags, env=environment(threads))
@@ -81,7 +82,8 @@ def row(name, samples, base, extra=""):
     ratios = "| | |"
     if base:
         b_memory = max(s["peak_memory_bytes"] for s in base)
-        ratios = f"| {ms / median(base, 'ms_per_step'):.2f} | {cpu / median(base, 'cpu_ms_per_step'):.2f} | {memory / b_memory:.2f}"
+        time = f"{ms / median(base, 'ms_per_step'):.2f} | {cpu / median(base, 'cpu_ms_per_step'):.2f}"
+        ratios = f"| {time} | {memory / b_memory:.2f}"
     return f"| {name} | {ms:.1f} | {spread(samples)} | {cpu:.1f} | {memory / MIB:.0f} {ratios} | {extra} |"
 
 
@@ -129,7 +131,15 @@ def compare_numbers(args, backbone, batch):
         if args.paint:
             command = [args.paint, "bench", "step", "--batch-size", str(batch), "--repeat", "1"]
             command += ["--weights", f"{folder}/weights.safetensors", "--images", f"{folder}/inputs.safetensors"]
-            command += ["--device", OURS[args.device], "--precision", args.precision, "--dump", f"{folder}/ours.safetensors", "--json"]
+            command += [
+                "--device",
+                OURS[args.device],
+                "--precision",
+                args.precision,
+                "--dump",
+                f"{folder}/ours.safetensors",
+                "--json",
+            ]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             check += ["--dump", f"{folder}/ours.safetensors"]
         found = subprocess.run([sys.executable, str(WORKER), *check], check=True, capture_output=True, text=True).stdout
@@ -152,7 +162,9 @@ def main():
     parser.add_argument("--repeat", type=int, default=3, help="steps per round")
     parser.add_argument("--modes", default="eager,compile")
     parser.add_argument("--device", choices=sorted(OURS), default="cpu")
-    parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32", help="ours; PyTorch's too on a GPU")
+    parser.add_argument(
+        "--precision", choices=["f32", "tf32", "bf16"], default="f32", help="ours; PyTorch's too on a GPU"
+    )
     parser.add_argument("--double", action="store_true", help="also show PyTorch's own float64 gap")
     parser.add_argument("--only", choices=["speed", "numbers"])
     args = parser.parse_args()
@@ -175,7 +187,10 @@ def main():
                     compare_speed(args, name, batch, int(threads), folder)
         print()
     if args.only != "speed":
-        print("| backbone | compared | logits max abs | same class | gradients max rel (worst) | prompt grad rel | key bias abs |")
+        print(
+            "| backbone | compared | logits max abs | same class | gradients max rel (worst) | prompt grad rel "
+            "| key bias abs |"
+        )
         print("|---|---|---|---|---|---|---|")
         for name, batch in chosen:
             compare_numbers(args, name, batch)

@@ -1,11 +1,12 @@
 """Times `paint train` against the same training in PyTorch, taking turns, in one run.
 
     python bench/compare_training.py --paint target/release/paint --data CIFAR_FOLDER
-    python bench/compare_training.py --paint target/release/paint --device cpu --precision f32 --batch 8 --steps 2 --modes eager
+    python bench/compare_training.py --paint target/release/paint --device cpu --precision f32 --batch 8 --steps 2 \\
+        --modes eager
 
-ViT-Tiny/4 on 32x32 images: the recipe `vit` with jitter of colours beside its augmentations, made on the device by both. Prints a Markdown table of
-images a second, the median over the rounds, and our ratio to each way of running PyTorch (above 1 is faster). Without
-`--data` ours trains on the images inside the program, which costs the same.
+ViT-Tiny/4 on 32x32 images: the recipe `vit` with jitter of colours beside its augmentations, made on the device by
+both. Prints a Markdown table of images a second, the median over the rounds, and our ratio to each way of running
+PyTorch (above 1 is faster). Without `--data` ours trains on the images inside the program, which costs the same.
 """
 
 import argparse
@@ -18,7 +19,11 @@ from pathlib import Path
 from turns import Worker
 
 WORKER = Path(__file__).with_name("training_torch.py")
-NAMES = {"eager": "PyTorch, eager", "compile": "PyTorch, torch.compile", "graphs": "PyTorch, torch.compile with CUDA graphs"}
+NAMES = {
+    "eager": "PyTorch, eager",
+    "compile": "PyTorch, torch.compile",
+    "graphs": "PyTorch, torch.compile with CUDA graphs",
+}
 
 # On top of the recipe, as PyTorch's side has them.
 COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3}
@@ -65,7 +70,10 @@ def main():
         print(f"round {number + 1}: {', '.join(rates)} images/s", file=sys.stderr, flush=True)
     middle = lambda samples: statistics.median(s["images_per_second"] for s in samples)
     rate = middle(mine)
-    print(f"\nViT-Tiny/4, batch {args.batch}, {args.precision}, {args.device}, median of {args.rounds} x {args.steps} steps\n")
+    print(
+        f"\nViT-Tiny/4, batch {args.batch}, {args.precision}, {args.device}, "
+        f"median of {args.rounds} x {args.steps} steps\n"
+    )
     print("| | images/s | ms per step | paint is faster by |\n|---|---|---|---|")
     print(f"| paint train | {rate:.0f} | {1e3 * args.batch / rate:.2f} | |")
     for mode, worker in workers.items():

@@ -84,7 +84,10 @@ def predict(a):
 
 def read(path):
     with open(path, newline="") as handle:
-        rows = {r["file"].removeprefix("./"): (int(r["class_index"]), float(r["confidence"])) for r in csv.DictReader(handle)}
+        rows = {
+            r["file"].removeprefix("./"): (int(r["class_index"]), float(r["confidence"]))
+            for r in csv.DictReader(handle)
+        }
     # Programs may name a file from different folders on; the last two parts are enough.
     return {"/".join(Path(name).parts[-2:]): row for name, row in rows.items()}
 

@@ -270,8 +270,9 @@ def check(a):
         worst = largest_key(relative)
         same = (load_file(path)["logits"].argmax(1) == want["logits"].argmax(1)).float().mean().item()
         print(json.dumps(dict(
-            against=f"{title} vs PyTorch float32", logits_max_abs=logits, logits_rel=relative["logits"], same_class=same,
-            grad_max_rel=relative[worst], worst=worst, prompt_rel=relative["grad.prompt"], key_bias_max_abs=key_bias,
+            against=f"{title} vs PyTorch float32", logits_max_abs=logits, logits_rel=relative["logits"],
+            same_class=same, grad_max_rel=relative[worst], worst=worst, prompt_rel=relative["grad.prompt"],
+            key_bias_max_abs=key_bias,
         )))  # fmt: skip
 
 

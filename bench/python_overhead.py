@@ -3,8 +3,8 @@
     pip install target/wheels/paint_tta-*.whl
     python bench/python_overhead.py --rounds 20
 
-The step is timed inside (`adapter.last.ms`), the call outside, in the same call, so that no other load on the machine comes
-between the two. Prints, for each kind of images, the median of both and of their difference in percent.
+The step is timed inside (`adapter.last.ms`), the call outside, in the same call, so that no other load on the machine
+comes between the two. Prints, for each kind of images, the median of both and of their difference in percent.
 """
 
 import argparse

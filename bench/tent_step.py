@@ -46,7 +46,8 @@ def make(args):
 
 
 def torch_step(args):
-    """As the authors have it: the norms train, the entropy of the batch is the loss, the logits are those before the step."""
+    """As the authors have it: the norms train, the entropy of the batch is the loss, the logits are those before the
+    step."""
     import torch
     from safetensors.torch import load_file
 

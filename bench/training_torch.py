@@ -1,8 +1,8 @@
 """Training steps in PyTorch, as `paint train` does them: the same network, batch, draws, loss and update.
 
-A process that answers every line on its standard input with the time of some steps, for `compare_training.py`. Images lie on
-the device as bytes; a batch is made there with whole-batch operations; AdamW is the fused one; gradients are clipped and
-weights averaged with the multi-tensor functions; bf16 is autocast. Nothing is read back inside a turn.
+A process that answers every line on its standard input with the time of some steps, for `compare_training.py`. Images
+lie on the device as bytes; a batch is made there with whole-batch operations; AdamW is the fused one; gradients are
+clipped and weights averaged with the multi-tensor functions; bf16 is autocast. Nothing is read back inside a turn.
 """
 
 import argparse
@@ -46,14 +46,19 @@ def look(images, index, draws):
 def rectangle(centre, half):
     """Masks `[B, 1, H, W]` of rectangles cut at the border."""
     at = torch.arange(SIDE, device=centre.device)[None]
-    rows, columns = (((at >= centre[:, i, None] - half[:, i, None]) & (at < centre[:, i, None] + half[:, i, None])) for i in (0, 1))
+    rows, columns = (
+        ((at >= centre[:, i, None] - half[:, i, None]) & (at < centre[:, i, None] + half[:, i, None])) for i in (0, 1)
+    )
     return (rows[:, :, None] & columns[:, None, :])[:, None]
 
 
 def make_batch(images, labels, index, partner, first, second, mix):
     a, b = look(images, index, first), look(images, partner, second)
     cut, lam = mix["cut"], mix["lambda"]
-    box = rectangle(mix["centre"], ((1 - lam).sqrt() * SIDE / 2)[:, None].expand(-1, 2).floor()) & cut[:, None, None, None]
+    box = (
+        rectangle(mix["centre"], ((1 - lam).sqrt() * SIDE / 2)[:, None].expand(-1, 2).floor())
+        & cut[:, None, None, None]
+    )
     share = torch.where(cut, 1 - box.float().mean((1, 2, 3)), lam)
     weight = torch.where(cut, torch.ones_like(lam), lam)[:, None, None, None]
     x = torch.where(box, b, weight * a + (1 - weight) * b)
@@ -145,7 +150,9 @@ def main():
     for _ in sys.stdin:
         seconds, loss = turn(args.steps)
         rate = args.steps * args.batch / seconds
-        print(json.dumps({"images_per_second": rate, "ms_per_step": 1e3 * seconds / args.steps, "loss": loss}), flush=True)
+        print(
+            json.dumps({"images_per_second": rate, "ms_per_step": 1e3 * seconds / args.steps, "loss": loss}), flush=True
+        )
 
 
 if __name__ == "__main__":

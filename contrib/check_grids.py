@@ -1,4 +1,5 @@
-"""Ray with two workers, one of which is killed twice, leaves the bytes of a plain `paint bench`; so do the tasks of an array.
+"""Ray with two workers, one of which is killed twice, leaves the bytes of a plain `paint bench`; so do the tasks of an
+array.
 
     python contrib/check_grids.py --paint target/release/paint
 
@@ -20,8 +21,9 @@ HERE = Path(__file__).parent
 
 def grid(paint, out):
     domains = 'scenario.domains=["fog","snow","contrast"]'
-    return [paint, "bench", "--protocol", "embedded", "--methods", "source,tent,eta,paint", "--seeds", "0..2", "--limit", "100",
-            "--set", domains, "--threads", "1", "--checkpoint-every", "1", "--no-timing", "--quiet", "--out", str(out)]  # fmt: skip
+    what = ["--protocol", "embedded", "--methods", "source,tent,eta,paint", "--seeds", "0..2", "--limit", "100"]
+    how = ["--set", domains, "--threads", "1", "--checkpoint-every", "1", "--no-timing", "--quiet"]
+    return [paint, "bench", *what, *how, "--out", str(out)]
 
 
 def working():

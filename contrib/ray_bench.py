@@ -4,9 +4,10 @@
     python contrib/ray_bench.py plan.jsonl --paint "$(which paint)" --out OUT --workers 2
     paint bench --protocol cifar10-c --methods source,tent,paint --seeds 0..4 ... --out OUT
 
-The last command, the first without `--plan`, collects. A task is one process of `paint` on one cell; the folder of a cell is its
-name, so a task that died with its machine is started again elsewhere and continues from the checkpoint. The folder, the data and
-the weights must have the same paths on every machine, and the file system must have locks: without them `paint` refuses to work.
+The last command, the first without `--plan`, collects. A task is one process of `paint` on one cell; the folder of a
+cell is its name, so a task that died with its machine is started again elsewhere and continues from the checkpoint. The
+folder, the data and the weights must have the same paths on every machine, and the file system must have locks: without
+them `paint` refuses to work.
 """
 
 import argparse
@@ -66,7 +67,9 @@ def main():
         failed += [line] if error else []
         name = f"{line['label']} {line.get('order') or ''} seed {line['config']['seed']}".replace("  ", " ")
         state = error or "done"
-        print(f"[{len(cells) - len(waiting)}/{len(cells)} {time.monotonic() - begun:.0f} s] {name}: {state}", flush=True)
+        print(
+            f"[{len(cells) - len(waiting)}/{len(cells)} {time.monotonic() - begun:.0f} s] {name}: {state}", flush=True
+        )
     raise SystemExit(f"{len(failed)} of {len(cells)} cells failed" if failed else 0)
 
 

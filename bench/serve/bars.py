@@ -1,5 +1,6 @@
 """What `paint serve` promises, measured: the server's own time for 1.2 MB, predictions beside steps, 120 % load.
 
+Usage:
     cargo build --release -p paint-cli
     python bench/serve/bars.py [--seconds 20]
 """
@@ -52,8 +53,10 @@ def overhead(args):
             assert ask() == 200
         after = [server.total(name) for name in ("request", "predict")]
     whole, predict = ((b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(before, after))
-    print(f"overhead of a request of {len(request) / 1e6:.2f} MB: {1e3 * (whole - predict):.2f} ms "
-          f"(mean of {args.requests}; request {1e3 * whole:.1f} ms, prediction {1e3 * predict:.1f} ms)")
+    print(
+        f"overhead of a request of {len(request) / 1e6:.2f} MB: {1e3 * (whole - predict):.2f} ms "
+        f"(mean of {args.requests}; request {1e3 * whole:.1f} ms, prediction {1e3 * predict:.1f} ms)"
+    )
 
 
 async def predictions(server, seconds, beside):
@@ -85,8 +88,11 @@ def beside_steps(args):
         for beside in (False, True, False, True):
             times = asyncio.run(predictions(server, args.seconds, beside))
             p50, p99 = load.share(times, 0.5), load.share(times, 0.99)
-            print(f"one image {'beside steps of ' + args.method if beside else 'alone'}: "
-                  f"p50 {p50:.1f} ms, p99 {p99:.1f} ms ({len(times)} requests)", flush=True)
+            print(
+                f"one image {'beside steps of ' + args.method if beside else 'alone'}: "
+                f"p50 {p50:.1f} ms, p99 {p99:.1f} ms ({len(times)} requests)",
+                flush=True,
+            )
 
 
 def overload(args):
@@ -97,8 +103,11 @@ def overload(args):
             first = load.cost(server.process.pid)[1]
             times, statuses, _ = asyncio.run(load.open_loop(server.port, make, 1.2 * capacity, args.seconds, 8, part))
             last = load.cost(server.process.pid)[1]
-            print(f"120 % of {capacity * 50:.0f} images/s: {dict(statuses)}, p99 {load.share(times, 0.99):.0f} ms, "
-                  f"memory {first >> 20} -> {last >> 20} MiB", flush=True)
+            print(
+                f"120 % of {capacity * 50:.0f} images/s: {dict(statuses)}, p99 {load.share(times, 0.99):.0f} ms, "
+                f"memory {first >> 20} -> {last >> 20} MiB",
+                flush=True,
+            )
 
 
 def main():

@@ -1,5 +1,6 @@
 """TENT behind LitServe: JSON with base64, as its documents have it.
 
+Usage:
     python bench/serve/litserve_app.py 8006
 """
 
@@ -7,7 +8,6 @@ import base64
 import sys
 
 import litserve as ls
-
 from tent import Streams
 
 

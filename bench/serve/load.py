@@ -32,7 +32,9 @@ def http(path, body, *headers):
 def paint_request(stream, images, mode="adapt-first", side=SIDE, **parameters):
     tensor = {"name": "images", "datatype": "UINT8", "shape": [len(images) // (3 * side * side), side, side, 3]}
     tensor["parameters"] = {"binary_data_size": len(images)}
-    text = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True, "mode": mode, **parameters}}).encode()
+    text = json.dumps(
+        {"inputs": [tensor], "parameters": {"binary_data_output": True, "mode": mode, **parameters}}
+    ).encode()
     length = f"Inference-Header-Content-Length: {len(text)}"
     return http("/v2/models/paint/infer", text + images, length, f"X-Paint-Stream: load-{stream}")
 

@@ -1,10 +1,10 @@
 """TENT behind Mosec: four bytes of stream number and raw pixels in, raw logits out.
 
+Usage:
     python bench/serve/mosec_app.py --port 8005
 """
 
 from mosec import Server, Worker
-
 from tent import Streams
 
 

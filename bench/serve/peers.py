@@ -4,11 +4,11 @@
     cargo build --release -p paint-cli
     python bench/serve/peers.py --seconds 20 --rounds 3 > peers.md
 
-Every server takes a TENT step on the images of each request and answers with its logits. Its capacity is what two clients
-get that wait for each answer; then requests leave at 50, 80 and 120 % of it. One server runs at a time.
+Every server takes a TENT step on the images of each request and answers with its logits. Its capacity is what two
+clients get that wait for each answer; then requests leave at 50, 80 and 120 % of it. One server runs at a time.
 
-On a busy machine only CPU seconds can be compared: `--count 20 --threads 1` sends so many requests one after the other and prints
-those. With more threads each server also counts the time in which they wait for each other.
+On a busy machine only CPU seconds can be compared: `--count 20 --threads 1` sends so many requests one after the other
+and prints those. With more threads each server also counts the time in which they wait for each other.
 """
 
 import argparse
@@ -35,10 +35,14 @@ def free_port():
 
 def commands(args, port, state):
     paint = [args.paint, "serve", "--demo", "--method", "tent", "--mode", "adapt-first", "--no-guard", "--no-stream"]
-    paint += ["--threads", str(args.threads), "--no-thumbnails", "--timeout", "120", "--state", state, "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
+    paint += ["--threads", str(args.threads), "--no-thumbnails", "--timeout", "120", "--state", state]
+    paint += ["--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
     return {
         "paint serve": (paint, load.paint_request),
-        "Mosec": ([sys.executable, HERE / "mosec_app.py", "--port", str(port), "--timeout", "120000"], load.mosec_request),
+        "Mosec": (
+            [sys.executable, HERE / "mosec_app.py", "--port", str(port), "--timeout", "120000"],
+            load.mosec_request,
+        ),
         "LitServe": ([sys.executable, HERE / "litserve_app.py", str(port)], load.litserve_request),
     }
 
@@ -64,7 +68,11 @@ async def count(name, args, batch, streams, port, make, pid):
     after, memory = load.cost(pid)
     assert statuses == [200] * args.count, statuses
     cpu = 1000 * (after - before) / (batch * args.count)
-    print(f"| {name} | {batch} | {streams} | {args.count} requests | {cpu:.2f} | {memory >> 20} | {os.getloadavg()[0]:.1f} |", flush=True)
+    print(
+        f"| {name} | {batch} | {streams} | {args.count} requests "
+        f"| {cpu:.2f} | {memory >> 20} | {os.getloadavg()[0]:.1f} |",
+        flush=True,
+    )
 
 
 def measure(name, args, batch, streams, round_):
@@ -90,8 +98,9 @@ def measure(name, args, batch, streams, round_):
                 p50, p95, p99 = (load.share(times, part) for part in (0.5, 0.95, 0.99))
                 counts = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
                 print(
-                    f"| {name} | {batch} | {streams} | {percent} % | {capacity * batch:.0f} | {p50:.0f} | {p95:.0f} | {p99:.0f} "
-                    f"| {1000 * (after - before) / images:.2f} | {first >> 20} -> {last >> 20} | {counts} | {os.getloadavg()[0]:.1f} |",
+                    f"| {name} | {batch} | {streams} | {percent} % | {capacity * batch:.0f} "
+                    f"| {p50:.0f} | {p95:.0f} | {p99:.0f} | {1000 * (after - before) / images:.2f} "
+                    f"| {first >> 20} -> {last >> 20} | {counts} | {os.getloadavg()[0]:.1f} |",
                     flush=True,
                 )
         finally:
@@ -116,9 +125,13 @@ def main():
     args = parser.parse_args()
     print(f"{load.busy()}, {os.cpu_count()} cores\n")
     if args.count:
-        print("| server | batch | streams | sent | CPU s per 1,000 images | MiB | busy |\n|---|---:|---:|---|---:|---:|---:|")
+        print("| server | batch | streams | sent | CPU s per 1,000 images | MiB | busy |")
+        print("|---|---:|---:|---|---:|---:|---:|")
     else:
-        print("| server | batch | streams | load | images/s | p50 ms | p95 ms | p99 ms | CPU s per 1,000 images | MiB | answers | busy |")
+        print(
+            "| server | batch | streams | load | images/s | p50 ms | p95 ms | p99 ms "
+            "| CPU s per 1,000 images | MiB | answers | busy |"
+        )
         print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|")
     for round_ in range(args.rounds):
         for case in args.cases.split(","):

@@ -1,4 +1,5 @@
-"""TENT in PyTorch with a state for each stream, as somebody would write it behind a model server; the embedded network."""
+"""TENT in PyTorch with a state for each stream, as somebody would write it behind a model server; the embedded
+network."""
 
 import json
 import os
@@ -30,7 +31,9 @@ class Streams:
 
     def step(self, stream, pixels):
         """Bytes of `[B, 32, 32, 3]` to float32 logits `[B, 10]` of the step."""
-        state = self.states.setdefault(stream, ([p.clone() for p in self.source], [torch.zeros_like(p) for p in self.source]))
+        state = self.states.setdefault(
+            stream, ([p.clone() for p in self.source], [torch.zeros_like(p) for p in self.source])
+        )
         x = torch.from_numpy(np.frombuffer(pixels, np.uint8).reshape(-1, SIDE, SIDE, 3).copy())
         x = x.permute(0, 3, 1, 2).float().div_(255).sub_(0.5).div_(0.5)
         with torch.no_grad():

@@ -19,7 +19,9 @@ def main():
     args = parser.parse_args()
     notebook = nbformat.read(Path(__file__).with_name("drift.ipynb"), as_version=4)
     NotebookClient(notebook, timeout=1200, kernel_name="python3").execute()
-    pictures = sum("image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
+    pictures = sum(
+        "image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])
+    )
     if pictures != 3:
         raise SystemExit(f"expected 3 pictures, found {pictures}")
     for cell in notebook.cells:

@@ -1,8 +1,8 @@
 """Keeps an image classifier accurate, without labels, while the world it looks at drifts.
 
-`adapt` opens a model; the object it returns adapts to every batch it is called with. `run` and `bench` measure methods on
-labelled streams, `corrupt` makes such streams, `tune` finds the best settings for a model, `list` and `explain` say what
-there is. For PyTorch's evaluation loops, `paint_tta.torch` wraps an adapter as a module.
+`adapt` opens a model; the object it returns adapts to every batch it is called with. `run` and `bench` measure methods
+on labelled streams, `corrupt` makes such streams, `tune` finds the best settings for a model, `list` and `explain` say
+what there is. For PyTorch's evaluation loops, `paint_tta.torch` wraps an adapter as a module.
 """
 
 from ._adapter import Adapter, Guard, Last, Prompt

@@ -35,8 +35,9 @@ class Guard:
 class Last:
     """What is known of the last batch that was adapted to.
 
-    `scalars` are the method's own figures; `condition` is the number of the condition that the batch was taken for, where
-    the method tells conditions apart; `guard` is empty where the guard did nothing; `ms` is the time in the method.
+    `scalars` are the method's own figures; `condition` is the number of the condition that the batch was taken for,
+    where the method tells conditions apart; `guard` is empty where the guard did nothing; `ms` is the time in the
+    method.
     """
 
     scalars: dict[str, float]
@@ -55,10 +56,10 @@ class Last:
 class Adapter:
     """A pre-trained classifier and the method that adapts it; `paint_tta.adapt` opens one.
 
-    Images are uint8 `[B, H, W, 3]` of any size, or float32 `[B, 3, H, W]` in [0, 1] at the model's size; do not normalise
-    them, the model does. They come as numpy arrays, as torch tensors, or from any library with DLPack. Logits are float32
-    `[B, C]`: a tensor for a tensor, otherwise a numpy array. Several threads may call; they take turns, and none holds the
-    interpreter lock while the model works. Ctrl-C takes effect after the current batch.
+    Images are uint8 `[B, H, W, 3]` of any size, or float32 `[B, 3, H, W]` in [0, 1] at the model's size; do not
+    normalise them, the model does. They come as numpy arrays, as torch tensors, or from any library with DLPack. Logits
+    are float32 `[B, C]`: a tensor for a tensor, otherwise a numpy array. Several threads may call; they take turns, and
+    none holds the interpreter lock while the model works. Ctrl-C takes effect after the current batch.
     """
 
     def __init__(self, native: _paint.Adapter) -> None:

@@ -20,7 +20,8 @@ def run(
 
     `config` is a TOML file or its content as a dictionary; `set` replaces dotted keys, such as `{"method.eta": 0.5}`.
     `earlier` says what to do with an earlier run in the same folder: `keep` it and refuse, `resume` or `overwrite` it.
-    `on_event` is called with every line of `events.jsonl`. Ctrl-C ends the run after the current batch; `resume` continues.
+    `on_event` is called with every line of `events.jsonl`. Ctrl-C ends the run after the current batch; `resume`
+    continues.
     """
     config = dict(config) if isinstance(config, Mapping) else config
     return _paint.run(config, set or {}, earlier, on_event)
@@ -29,9 +30,10 @@ def run(
 def bench(*, on_event: Listener | None = None, **flags: Any) -> dict[str, Any]:
     """Compares methods under a pinned protocol, as `paint bench` does, and returns `summary.json`.
 
-    Keyword arguments are the flags of the command: `protocol="cifar10-c"`, `methods=["source", "paint"]`, `seeds="0..4"`,
-    `data="CIFAR-10-C"`, `out="out/bench"`, `no_timing=True`; a list repeats `set`, `sweep` and `preset` and is joined
-    by commas elsewhere. Finished runs in the folder are not run again. Ctrl-C ends after the current batches.
+    Keyword arguments are the flags of the command: `protocol="cifar10-c"`, `methods=["source", "paint"]`,
+    `seeds="0..4"`, `data="CIFAR-10-C"`, `out="out/bench"`, `no_timing=True`; a list repeats `set`, `sweep` and `preset`
+    and is joined by commas elsewhere. Finished runs in the folder are not run again. Ctrl-C ends after the current
+    batches.
     """
     return _paint.bench(_words(flags), on_event)
 
@@ -41,8 +43,8 @@ def tune(*, on_event: Listener | None = None, **flags: Any) -> dict[str, Any]:
 
     Keyword arguments are the flags of the command: `method="tent"`, `weights="model.safetensors"`, `data="labelled"`,
     `search=["lr=1e-5..1e-2"]`, `candidates=27`, `limit=450`, `seeds="0..2"`, `out="out/tune"`. The choice lies in
-    `OUT/preset.toml`, and in the result: `pt.adapt(weights, tuned["method"], **tuned["settings"])`. Finished runs in the
-    folder are not run again. Ctrl-C ends after the current batches; the same call continues.
+    `OUT/preset.toml`, and in the result: `pt.adapt(weights, tuned["method"], **tuned["settings"])`. Finished runs in
+    the folder are not run again. Ctrl-C ends after the current batches; the same call continues.
     """
     return _paint.tune(_words(flags), on_event)
 

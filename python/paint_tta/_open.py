@@ -30,17 +30,17 @@ def adapt(
 ) -> Adapter:
     """Opens a model and the method that adapts it.
 
-    `model` is a file of weights with its `config.json` beside it, a dictionary of arrays, or a timm or torchvision module;
-    `"embedded"` is the small CIFAR-10 model in this package. `"auto"` chooses the method as `paint adapt` does: `keel`, or
-    PAINT for a transformer without a file of source statistics (arrays and modules never have one); `adapter.method` names
-    it. Further keyword arguments are settings of the method: `pt.explain(name)` lists them.
+    `model` is a file of weights with its `config.json` beside it, a dictionary of arrays, or a timm or torchvision
+    module; `"embedded"` is the small CIFAR-10 model in this package. `"auto"` chooses the method as `paint adapt` does:
+    `keel`, or PAINT for a transformer without a file of source statistics (arrays and modules never have one);
+    `adapter.method` names it. Further keyword arguments are settings of the method: `pt.explain(name)` lists them.
 
-    As in `paint adapt`, a guard watches for harm without labels, and a stream takes single images and runs of one class as
-    they come; `guard=False, stream=False` gives the bare method. A dictionary sets their keys.
+    As in `paint adapt`, a guard watches for harm without labels, and a stream takes single images and runs of one class
+    as they come; `guard=False, stream=False` gives the bare method. A dictionary sets their keys.
 
-    `preprocess` says what neither the files nor the module say: `mean`, `std`, `input_size` (height and width), `crop_pct`,
-    `interpolation`, `crop_mode`. `source` has the keys `name`, `path`, `options`, `images` and `seed`, for methods that look
-    at source images first.
+    `preprocess` says what neither the files nor the module say: `mean`, `std`, `input_size` (height and width),
+    `crop_pct`, `interpolation`, `crop_mode`. `source` has the keys `name`, `path`, `options`, `images` and `seed`, for
+    methods that look at source images first.
     """
     document: dict[str, Any] = {
         "seed": seed,

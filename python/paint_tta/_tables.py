@@ -23,8 +23,8 @@ def explain(name: str) -> builtins.list[dict[str, Any]]:
 
 
 def corrupt(images: Any, corruption: str, severity: int = 5, seed: int = 0) -> NDArray[np.uint8]:
-    """Images uint8 `[B, H, W, 3]` under a corruption of CIFAR-10-C or ImageNet-C, at a severity of 1 to 5. The same seed
-    gives the same pixels."""
+    """Images uint8 `[B, H, W, 3]` under a corruption of CIFAR-10-C or ImageNet-C, at a severity of 1 to 5. The same
+    seed gives the same pixels."""
     return _paint.corrupt(to_numpy(images), corruption, severity, seed)
 
 

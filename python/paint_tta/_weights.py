@@ -23,10 +23,11 @@ def write_weights(
     num_heads: int | None = None,
     class_names: Sequence[str] | None = None,
 ) -> None:
-    """Writes the weights of a torch module, or of a dictionary of arrays, as safetensors with `config.json` beside them.
+    """Writes the weights of a torch module, or of a dictionary of arrays, as safetensors with `config.json` beside
+    them.
 
-    What timm knows of a module is written too; what is given here counts more. `preprocess` has timm's keys: `mean`, `std`,
-    `input_size` (height and width), `crop_pct`, `interpolation`, `crop_mode`.
+    What timm knows of a module is written too; what is given here counts more. `preprocess` has timm's keys: `mean`,
+    `std`, `input_size` (height and width), `crop_pct`, `interpolation`, `crop_mode`.
     """
     config: dict[str, Any] = {"pretrained_cfg": {}, "model_args": {}}
     if hasattr(model, "state_dict"):
@@ -59,7 +60,8 @@ def _timm(preprocess: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _floats(arrays: Mapping[str, Any]) -> "Sequence[tuple[str, NDArray[np.float32]]]":
-    """Every array of numbers that a network computes with, as float32. Counters, such as those of batch norms, are none."""
+    """Every array of numbers that a network computes with, as float32. Counters, such as those of batch norms, are
+    none."""
     floats = []
     for name, array in arrays.items():
         # numpy has no bfloat16.

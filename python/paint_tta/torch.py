@@ -17,9 +17,9 @@ _TOLERANCE = 1e-3
 class AdaptingModel(nn.Module):
     """An adapter where an evaluation loop expects a module: it adapts to every batch and returns logits.
 
-    Loaders usually normalise their images. Say so with `normalized=True`, and the model's mean and standard deviation are
-    taken out again. With `adapting = False` batches are predicted and nothing is learnt. Tensors of other devices are
-    brought to the CPU and back.
+    Loaders usually normalise their images. Say so with `normalized=True`, and the model's mean and standard deviation
+    are taken out again. With `adapting = False` batches are predicted and nothing is learnt. Tensors of other devices
+    are brought to the CPU and back.
     """
 
     mean: Tensor

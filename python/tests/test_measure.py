@@ -66,7 +66,7 @@ def test_a_search_makes_the_choice_of_the_command_and_its_settings_adapt(
         assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "command" / name).read_bytes(), name
     adapter = pt.adapt("embedded", tuned["method"], **tuned["settings"])
     assert adapter(pt.embedded_images(4)).shape == (4, 10)
-    with pytest.raises(pt.RequestError, match="got \"fog\""):
+    with pytest.raises(pt.RequestError, match='got "fog"'):
         pt.tune(**flags, corruptions=["fog"], out=tmp_path / "fog")
 
 

@@ -1,6 +1,7 @@
 """One adaptation from Python, from the command line and from a Rust program: the same state, bit for bit.
 
-The command and the program are those that cargo built, in the folder that PAINT_BUILD names (`target/debug` if it does not).
+The command and the program are those that cargo built, in the folder that PAINT_BUILD names (`target/debug` if it does
+not).
 """
 
 import json
@@ -19,13 +20,15 @@ BUILD = Path(os.environ.get("PAINT_BUILD", Path(__file__).parents[2] / "target" 
 
 
 def arrays(state: Path) -> dict[str, bytes]:
-    """The arrays of a safetensors file, without its seal: it covers the place in the list of files, which only the command
-    has."""
+    """The arrays of a safetensors file, without its seal: it covers the place in the list of files, which only the
+    command has."""
     content = state.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header: dict[str, Any] = json.loads(content[8:start])
     header.pop("__metadata__", None)
-    spans = {name: entry["data_offsets"] for name, entry in header.items() if "sha256" not in name and "seal" not in name}
+    spans = {
+        name: entry["data_offsets"] for name, entry in header.items() if "sha256" not in name and "seal" not in name
+    }
     return {name: content[start + begin : start + end] for name, (begin, end) in spans.items()}
 
 

@@ -1,9 +1,10 @@
-"""Broken requests for as long as asked: heads, JSON, tensors and image files with bytes changed, cut, doubled or swapped.
+"""Broken requests for as long as asked: heads, JSON, tensors and image files with bytes changed, cut, doubled or
+swapped.
 
     PAINT=target/release/paint python crates/paint-serve/clients/fuzz.py [minutes]
 
-The server must answer each with a status of the protocol or close the connection, log no panic, keep its memory, and answer a
-good request in between.
+The server must answer each with a status of the protocol or close the connection, log no panic, keep its memory, and
+answer a good request in between.
 """
 
 import base64
@@ -18,9 +19,8 @@ import tempfile
 import time
 from collections import Counter
 
-from PIL import Image
-
 from kill import PAINT, free_port
+from PIL import Image
 
 MINUTES = float(sys.argv[1]) if len(sys.argv) > 1 else 10
 KNOWN = {0, 200, 400, 404, 408, 409, 413, 415, 429, 431, 500, 501, 503, 505}
@@ -52,9 +52,14 @@ def good(rng):
         raw = rng.randbytes(count * 3072) if kind == "UINT8" else b"\0\0\0\x3f" * (count * 3072)
     if raw:
         tensor["parameters"] = {"binary_data_size": len(raw)}
-    request = {"inputs": [tensor], "parameters": {"sequence_id": rng.choice([0, 7, "a"]), "mode": rng.choice(["predict-first", "adapt-first"])}}
+    request = {
+        "inputs": [tensor],
+        "parameters": {"sequence_id": rng.choice([0, 7, "a"]), "mode": rng.choice(["predict-first", "adapt-first"])},
+    }
     if rng.random() < 0.5:
-        request["outputs"] = [{"name": "logits", "parameters": {"classification": 3, "binary_data": rng.random() < 0.5}}]
+        request["outputs"] = [
+            {"name": "logits", "parameters": {"classification": 3, "binary_data": rng.random() < 0.5}}
+        ]
     return json.dumps(request).encode(), raw
 
 
@@ -75,7 +80,9 @@ def broken(rng, data):
             case 3:
                 data[at:at] = data[at : at + rng.randrange(1, 40)]
             case 4:
-                data[at:at] = rng.choice([b"99999999999999999999", b"-1", b"null", b"1e999", b"[" * 200, b"\\ud800", b"true"])
+                data[at:at] = rng.choice(
+                    [b"99999999999999999999", b"-1", b"null", b"1e999", b"[" * 200, b"\\ud800", b"true"]
+                )
             case 5:
                 data[at : at + 4] = rng.choice([b"\xff\xff\xff\xff", b"\0\0\0\0", b"\0\0\0\x80"])
     return bytes(data)
@@ -91,7 +98,9 @@ def request(rng):
     if part == 3:
         text, raw = broken(rng, text), broken(rng, raw)
     body = text + raw
-    head = b"POST /v2/models/paint/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Paint-Stream: " + rng.choice([b"7", b"a", b""])
+    head = b"POST /v2/models/paint/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Paint-Stream: " + rng.choice(
+        [b"7", b"a", b""]
+    )
     head += b"\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n" % (len(text), len(body))
     if part == 4:
         head = broken(rng, head)
@@ -135,8 +144,11 @@ def main():
         log.seek(0)
         panics = [line for line in log.read().decode(errors="replace").splitlines() if "panic" in line]
     odd = set(statuses) - KNOWN
-    print(f"{sum(statuses.values())} requests in {MINUTES} minutes: {dict(sorted(statuses.items()))}; peak {peak >> 20} MiB; "
-          f"{len(panics)} panics; ready after it: {alive}; exit {status}; load average {os.getloadavg()[0]:.1f}")
+    print(
+        f"{sum(statuses.values())} requests in {MINUTES} minutes: {dict(sorted(statuses.items()))}; "
+        f"peak {peak >> 20} MiB; {len(panics)} panics; ready after it: {alive}; exit {status}; "
+        f"load average {os.getloadavg()[0]:.1f}"
+    )
     for line in panics[:5]:
         print(line)
     sys.exit(bool(panics or odd or peak > MOST_MEMORY or alive != [200] * 3 or status))

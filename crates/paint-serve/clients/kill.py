@@ -3,8 +3,8 @@
     PAINT=target/release/paint python crates/paint-serve/clients/kill.py [kills]
 
 Each stream has one client, which sends a batch, waits for the answer and sends the next; what was not answered is sent
-again. An answer names the step that it is. With --checkpoint-every 1 the next answer after a kill must be the step after
-the last one answered, or one more: a step that was saved before its answer could leave.
+again. An answer names the step that it is. With --checkpoint-every 1 the next answer after a kill must be the step
+after the last one answered, or one more: a step that was saved before its answer could leave.
 """
 
 import http.client
@@ -97,13 +97,19 @@ def main():
             client.join(60)
         server.terminate()
         status = server.wait(60)
-        shown = [subprocess.run([PAINT, "state", "list", os.path.join(state, "paint", f"{c.name}.safetensors")], capture_output=True)
-                 for c in clients]
+        shown = [
+            subprocess.run(
+                [PAINT, "state", "list", os.path.join(state, "paint", f"{c.name}.safetensors")], capture_output=True
+            )
+            for c in clients
+        ]
     faults = [fault for client in clients for fault in client.faults]
     torn = [show.stderr.decode() for show in shown if show.returncode != 0]
     answers, repeated = sum(c.answers for c in clients), sum(c.repeated for c in clients)
-    print(f"{kills} kills, {answers} answers, {repeated} steps saved but not answered, {len(faults)} faults, "
-          f"{len(torn)} torn files, last exit {status}")
+    print(
+        f"{kills} kills, {answers} answers, {repeated} steps saved but not answered, {len(faults)} faults, "
+        f"{len(torn)} torn files, last exit {status}"
+    )
     for fault in (faults + torn)[:10]:
         print(fault)
     sys.exit(bool(faults or torn or status))

@@ -1,10 +1,11 @@
-"""Two servers on one folder of states behind nginx; one of them is killed or paused again and again. No stream may fork.
+"""Two servers on one folder of states behind nginx; one of them is killed or paused again and again. No stream may
+fork.
 
     PAINT=target/release/paint NGINX_PROGRAM=nginx python crates/paint-serve/clients/replicas.py [rounds]
 
-Each stream has one client behind nginx, which hashes X-Paint-Stream, and one that goes to the second server past nginx, so
-that both servers are asked for every stream. An answer names the step that it is. For each stream the steps that were answered
-must grow, over both clients, and never come twice: a fork would answer the same step at both servers.
+Each stream has one client behind nginx, which hashes X-Paint-Stream, and one that goes to the second server past nginx,
+so that both servers are asked for every stream. An answer names the step that it is. For each stream the steps that
+were answered must grow, over both clients, and never come twice: a fork would answer the same step at both servers.
 """
 
 import os
@@ -44,16 +45,21 @@ def nginx(folder, front, ports):
     text = open(CONF).read().replace("listen 8080;", f"listen 127.0.0.1:{front};")
     for old, new in zip(("8010", "8020"), ports):
         text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
-    paths = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    paths = "".join(
+        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
     conf = os.path.join(folder, "nginx.conf")
     with open(conf, "w") as file:
-        file.write(f"daemon off; pid {folder}/pid; error_log /dev/null; events {{}} http {{ access_log off; {paths} {text} }}")
+        file.write(
+            f"daemon off; pid {folder}/pid; error_log /dev/null; events {{}} http {{ access_log off; {paths} {text} }}"
+        )
     return subprocess.Popen([NGINX, "-c", conf, "-p", folder, "-e", "/dev/null"])
 
 
 def serve(port, state):
-    command = [PAINT, "serve", "--demo", "--method", "tent", "--mode", "adapt-first", "--checkpoint-every", "1", "--lease", "1"]
-    command += ["--no-guard", "--no-stream", "--state", state, "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
+    command = [PAINT, "serve", "--demo", "--method", "tent", "--mode", "adapt-first", "--checkpoint-every", "1"]
+    command += ["--lease", "1", "--no-guard", "--no-stream", "--state", state]
+    command += ["--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
     return subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 
@@ -94,9 +100,11 @@ def main():
     # Each client sees only its part of the steps, so that jumps are no faults; everything else is.
     faults = [fault for client in clients for fault in client.faults if fault[0] != "step"]
     answers = sum(map(len, steps.values()))
-    print(f"{killed} kills and {paused} pauses, {answers} answers of {STREAMS} streams, last steps "
-          f"{[max(all_, default=0) for all_ in steps.values()]}, {sum(forks.values())} steps answered twice, "
-          f"{len(faults)} faults, last exits {statuses}")
+    print(
+        f"{killed} kills and {paused} pauses, {answers} answers of {STREAMS} streams, last steps "
+        f"{[max(all_, default=0) for all_ in steps.values()]}, {sum(forks.values())} steps answered twice, "
+        f"{len(faults)} faults, last exits {statuses}"
+    )
     for fault in faults[:10]:
         print(fault)
     sys.exit(bool(sum(forks.values()) or faults or any(statuses)))

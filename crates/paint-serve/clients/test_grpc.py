@@ -1,5 +1,6 @@
 """NVIDIA's gRPC client, and TLS, against a program built with both.
 
+Usage:
     pip install 'tritonclient[grpc]'; cargo build --release -p paint-cli --features grpc,tls
     PAINT=target/release/paint python crates/paint-serve/clients/test_grpc.py
 """
@@ -16,9 +17,8 @@ import urllib.request
 
 import numpy as np
 import tritonclient.grpc as triton
-from tritonclient.utils import InferenceServerException
-
 from test_triton import PAINT, free_port, images
+from tritonclient.utils import InferenceServerException
 
 MODEL = "paint"
 
@@ -27,8 +27,26 @@ class Served:
     def __init__(self, *flags):
         self.folder = tempfile.TemporaryDirectory()
         self.http, self.grpc = free_port(), free_port()
-        command = [PAINT, "serve", "--demo", "--method", "tent", "--no-stream", "--no-guard", "--state", self.folder.name]
-        command += ["--listen", f"127.0.0.1:{self.http}", "--admin", "127.0.0.1:0", "--grpc", f"127.0.0.1:{self.grpc}", *flags]
+        command = [
+            PAINT,
+            "serve",
+            "--demo",
+            "--method",
+            "tent",
+            "--no-stream",
+            "--no-guard",
+            "--state",
+            self.folder.name,
+        ]
+        command += [
+            "--listen",
+            f"127.0.0.1:{self.http}",
+            "--admin",
+            "127.0.0.1:0",
+            "--grpc",
+            f"127.0.0.1:{self.grpc}",
+            *flags,
+        ]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
     def wait(self, client):
@@ -86,7 +104,10 @@ class Grpc(unittest.TestCase):
     def test_sequences_learn_apart(self):
         adapt = {"parameters": {"mode": "adapt-first"}}
         first = [infer(self.client, images(10), sequence_id=7, sequence_start=step == 0, **adapt) for step in range(3)]
-        again = [infer(self.client, images(10), sequence_id="seven", headers={"x-paint-stream": "seven"}, **adapt) for _ in range(3)]
+        again = [
+            infer(self.client, images(10), sequence_id="seven", headers={"x-paint-stream": "seven"}, **adapt)
+            for _ in range(3)
+        ]
         for one, two in zip(first, again):
             np.testing.assert_array_equal(one.as_numpy("logits"), two.as_numpy("logits"))
         facts = [answer.get_response().parameters for answer in first]
@@ -115,7 +136,18 @@ class Tls(unittest.TestCase):
     def test_every_address_is_encrypted(self):
         with tempfile.TemporaryDirectory() as folder:
             cert, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
-            make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+            make = [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+            ]
             make += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert]
             subprocess.run(make, check=True, capture_output=True)
             served = Served("--tls-cert", cert, "--tls-key", key)

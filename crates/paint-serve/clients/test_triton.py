@@ -1,5 +1,6 @@
 """NVIDIA's client against `paint serve --demo`.
 
+Usage:
     pip install 'tritonclient[http]' pillow
     PAINT=target/release/paint python crates/paint-serve/clients/test_triton.py
 """
