@@ -18,7 +18,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use paint_tensor::{Device, Mlp, Tensor};
+use paint_tensor::{BatchNorm, BnMode, Device, Mlp, StepParam, StepRule, Tensor, TrainingStep};
 
 const ROUNDS: usize = 9;
 const BLOCKS: usize = 12;
@@ -110,8 +110,58 @@ fn network(network: &Network, device: &Device, peak: f64) {
     product("  attention and its gradient", 14 * images * tokens * tokens * width, peak, time);
     let time = median(&x, |x| x.layer_norm(&narrow.1, &narrow.1, 1e-6).unwrap());
     pass("  layer norm", 2 * rows * width, time);
+    let time = median(&x, |x| {
+        let (scale, shift) = (narrow.1.variable(), narrow.1.variable());
+        gradient(x, |x| x.layer_norm(&scale, &shift, 1e-6).unwrap())
+    });
+    pass("  layer norm and its gradients", 6 * rows * width, time);
     let time = median(&x, |x| x.add(x).unwrap());
     pass("  sum of two", 3 * rows * width, time);
+    let time = median(&x, |x| x.lerp(x, 0.25).unwrap());
+    pass("  moving average", 3 * rows * width, time);
+    let adam = StepRule::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, t: 7, decoupled: false };
+    let step = TrainingStep { rule: adam, clip: None, average_decay: 0.0 };
+    let time = median(&x, |x| {
+        let param = StepParam {
+            value: x,
+            grad: x,
+            first: Some(x),
+            second: Some(x),
+            average: None,
+            lr: 1e-3,
+            weight_decay: 0.0,
+        };
+        step.apply(&[param]).unwrap().0.remove(0).value
+    });
+    pass("  step of Adam", 7 * rows * width, time);
+}
+
+/// The stages of ResNet-56 on images of 32 x 32, `[side, channels]`.
+const PLANES: [[usize; 2]; 3] = [[32, 16], [16, 32], [8, 64]];
+
+fn batch_norm(device: &Device) {
+    println!("ResNet-56, 50 images");
+    for [side, channels] in PLANES {
+        let shape = [50, channels, side, side];
+        let x: Vec<Tensor> = (0..BLOCKS).map(|_| values(&shape, device)).collect();
+        let running_mean = values(&[channels], device);
+        let running_var = running_mean.mul(&running_mean).unwrap();
+        let time = median(&x, |x| {
+            let (scale, shift) = (running_mean.variable(), running_mean.variable());
+            let norm = BatchNorm {
+                scale: &scale,
+                shift: &shift,
+                running_mean: &running_mean,
+                running_var: &running_var,
+                eps: 1e-5,
+                mode: BnMode::Batch,
+                batch_size: None,
+            };
+            gradient(x, |x| x.batch_norm_relu(&norm, None).unwrap().0)
+        });
+        let name = format!("  norm, ReLU, gradients, {side} x {side} x {channels}");
+        pass(&name, 7 * 50 * channels * side * side, time);
+    }
 }
 
 /// The kernels of 7 x 7 of ConvNeXt-T, `[side, channels]` of each stage.
@@ -126,6 +176,11 @@ fn depthwise(device: &Device, peak: f64) {
         let time = median(&x, |x| x.depthwise(&kernels).unwrap());
         let name = format!("  7 x 7 on {side} x {side} x {channels}");
         product(&name, 2 * 49 * 8 * side * side * channels, peak, time);
+        let time = median(&x, |x| {
+            let x = x.detach();
+            gradient(&kernels, |kernels| x.depthwise(kernels).unwrap())
+        });
+        product("    and the kernels' gradient", 4 * 49 * 8 * side * side * channels, peak, time);
     }
 }
 
@@ -134,5 +189,6 @@ fn main() {
     let peak = device.peak_gflops().unwrap();
     println!("a large product: {peak:.0} GFLOP/s");
     NETWORKS.iter().for_each(|row| network(row, &device, peak));
+    batch_norm(&device);
     depthwise(&device, peak);
 }

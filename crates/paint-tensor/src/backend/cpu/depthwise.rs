@@ -11,7 +11,7 @@ use pulp::{Arch, Scalar, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::Cpu;
-use super::parallel::{for_chunks, vectorized};
+use super::parallel::for_chunks;
 use super::slab::Block;
 use super::storage::{build, host};
 use crate::Result;
@@ -21,8 +21,8 @@ use crate::backend::{Depthwise, DepthwiseKernels, Storage};
 const BAND: usize = 14;
 /// Pixels of a row whose sums are held together. Divides the widths of a network that begins with 56 pixels.
 const COLUMNS: usize = 7;
-/// Channels of a weight gradient whose sums are held together.
-const LANES: usize = 32;
+/// Taps of a row of a kernel whose gradients are held together, the side of ConvNeXt's kernels.
+const TAPS: usize = 7;
 /// Partial sums of a weight gradient, each over consecutive images.
 const PARTS: usize = 8;
 
@@ -131,38 +131,21 @@ impl Band<'_> {
     }
 }
 
-/// `sums += a b`, element by element.
-#[inline(always)]
-fn add_products(sums: &mut [f32], a: &[f32], b: &[f32]) {
-    // A known length lets the compiler keep the sums in registers.
-    if let Ok(sums) = <&mut [f32; LANES]>::try_from(&mut *sums) {
-        for ((sum, a), b) in sums.iter_mut().zip(&a[..LANES]).zip(&b[..LANES]) {
-            *sum += a * b;
-        }
-        return;
-    }
-    for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-        *sum += a * b;
-    }
-}
-
 fn backward_weight(problem: &Depthwise, x: &[f32], grad: &[f32], dw: &mut [f32]) {
-    let Depthwise { batch, size: [height, width], channels, side, .. } = *problem;
+    let Depthwise { batch, size: [height, width], channels, .. } = *problem;
     let image = height * width * channels;
     let part = batch.div_ceil(PARTS) * image;
     let sums: Vec<Block> = x
         .par_chunks(part)
         .zip(grad.par_chunks(part))
         .map(|(x, grad)| {
-            let mut sum = Block::take(dw.len());
-            sum.as_mut_slice().fill(0.0);
-            for (x, grad) in x.chunks_exact(image).zip(grad.chunks_exact(image)) {
-                vectorized(
-                    #[inline(always)]
-                    || add_image([height, width], side, x, grad, sum.as_mut_slice()),
-                );
+            let mut sums = Block::take(dw.len());
+            sums.as_mut_slice().fill(0.0);
+            for (image, grad) in x.chunks_exact(image).zip(grad.chunks_exact(image)) {
+                let sums = sums.as_mut_slice();
+                Arch::new().dispatch(Products { problem, image, grad, sums });
             }
-            sum
+            sums
         })
         .collect();
     dw.fill(0.0);
@@ -171,21 +154,67 @@ fn backward_weight(problem: &Depthwise, x: &[f32], grad: &[f32], dw: &mut [f32])
     }
 }
 
-/// Adds what one image contributes to the gradient of the kernels.
-#[inline(always)]
-fn add_image([height, width]: [usize; 2], side: usize, x: &[f32], grad: &[f32], dw: &mut [f32]) {
-    let (half, channels) = (side / 2, x.len() / (height * width));
-    for y in 0..height {
-        for u in taps(y, side, height) {
-            let line = (y + u - half) * width;
-            for v in 0..side {
-                let columns = half.saturating_sub(v)..width.min((width + half).saturating_sub(v));
-                let kernel = &mut dw[(u * side + v) * channels..][..channels];
-                for (block, sums) in kernel.chunks_mut(LANES).enumerate() {
-                    for column in columns.clone() {
-                        let at = (line + column + v - half) * channels + block * LANES;
-                        let from = (y * width + column) * channels + block * LANES;
-                        add_products(sums, &x[at..], &grad[from..]);
+/// What one image adds to the gradient of the kernels.
+struct Products<'a> {
+    problem: &'a Depthwise,
+    image: &'a [f32],
+    grad: &'a [f32],
+    sums: &'a mut [f32],
+}
+
+impl WithSimd for Products<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let channels = self.problem.channels;
+        let whole = channels - channels % S::F32_LANES;
+        self.of_channels(simd, 0..whole);
+        self.of_channels(Scalar, whole..channels);
+    }
+}
+
+impl Products<'_> {
+    /// Computes a range of channels, a vector of them at a time.
+    #[inline(always)]
+    fn of_channels<S: Simd>(&mut self, simd: S, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let Depthwise { size: [height, width], channels, side, .. } = *self.problem;
+        let (lanes, half, row) = (S::F32_LANES, side / 2, width * channels);
+        let wide = width + side.next_multiple_of(TAPS) - 1;
+        let mut near = Block::take(height * wide * lanes);
+        near.as_mut_slice().fill(0.0);
+        for channel in range.step_by(lanes) {
+            let rows = self.image.chunks_exact(row);
+            for (pixels, near) in rows.zip(near.as_mut_slice().chunks_exact_mut(wide * lanes)) {
+                let pixels = pixels.chunks_exact(channels);
+                for (pixel, near) in pixels.zip(near.chunks_exact_mut(lanes).skip(half)) {
+                    near.copy_from_slice(&pixel[channel..][..lanes]);
+                }
+            }
+            let near = S::as_simd_f32s(near.as_slice()).0;
+            for (y, grad) in self.grad.chunks_exact(row).enumerate() {
+                for u in taps(y, side, height) {
+                    let line = &near[(y + u - half) * wide..][..wide];
+                    for first in (0..side).step_by(TAPS) {
+                        let mut sums = [simd.splat_f32s(0.0); TAPS];
+                        for (grad, near) in
+                            grad.chunks_exact(channels).zip(line[first..].windows(TAPS))
+                        {
+                            let grad = S::as_simd_f32s(&grad[channel..][..lanes]).0[0];
+                            for v in 0..TAPS {
+                                sums[v] = simd.mul_add_e_f32s(grad, near[v], sums[v]);
+                            }
+                        }
+                        // A copy: what is iterated over lies in memory, and the sums must not while they grow.
+                        let sums: [S::f32s; TAPS] = std::array::from_fn(|v| sums[v]);
+                        for (v, sum) in (first..side).zip(&sums) {
+                            let at = (u * side + v) * channels + channel;
+                            let out = S::as_mut_simd_f32s(&mut self.sums[at..][..lanes]).0;
+                            out[0] = simd.add_f32s(out[0], *sum);
+                        }
                     }
                 }
             }

@@ -1,72 +1,52 @@
 //! Functions of single elements.
 
+use std::ops::{Add, Div, Mul, Sub};
+
 use super::math;
 use super::parallel::{for_rows, vectorized};
 use crate::backend::{Binary, Unary};
 
+/// `out[i] = f([a[i], b[i], ..])` in vector code over all threads. What `f` captures is moved into it: a number behind a
+/// reference would be read again after every store, and the loop would be scalar.
+pub(super) fn fill<const N: usize>(
+    out: &mut [f32],
+    operands: [&[f32]; N],
+    f: impl Fn([f32; N]) -> f32 + Copy + Send + Sync,
+) {
+    for_rows(out, 1, |first, out| {
+        let operands = operands.map(|x| &x[first..]);
+        vectorized(
+            #[inline(always)]
+            move || fill_part(out, operands, f),
+        );
+    });
+}
+
+#[inline(always)]
+fn fill_part<const N: usize>(out: &mut [f32], operands: [&[f32]; N], f: impl Fn([f32; N]) -> f32) {
+    let operands = operands.map(|x| &x[..out.len()]);
+    for i in 0..out.len() {
+        out[i] = f(std::array::from_fn(|k| operands[k][i]));
+    }
+}
+
 /// `a + w (b - a)`.
 pub(super) fn lerp(a: &[f32], b: &[f32], w: f32, out: &mut [f32]) {
-    zip(
+    fill(
         out,
         [a, b],
         #[inline(always)]
-        |a, b| a + w * (b - a),
+        move |[a, b]| a + w * (b - a),
     );
-}
-
-/// `out[i] = f(i)` over all threads.
-pub(super) fn fill_with(out: &mut [f32], f: impl Fn(usize) -> f32 + Sync) {
-    for_rows(out, 1, |first, out| {
-        vectorized(
-            #[inline(always)]
-            || {
-                for (i, out) in out.iter_mut().enumerate() {
-                    *out = f(first + i);
-                }
-            },
-        );
-    });
-}
-
-/// `out[i] = f(x[i])` in vector code over all threads.
-fn map(out: &mut [f32], x: &[f32], f: impl Fn(f32) -> f32 + Sync) {
-    for_rows(out, 1, |first, out| {
-        let x = &x[first..first + out.len()];
-        vectorized(
-            #[inline(always)]
-            || map_part(out, x, &f),
-        );
-    });
-}
-
-#[inline(always)]
-fn map_part(out: &mut [f32], x: &[f32], f: impl Fn(f32) -> f32) {
-    out.iter_mut().zip(x).for_each(|(out, x)| *out = f(*x));
-}
-
-/// `out[i] = f(a[i], b[i])` in vector code over all threads.
-fn zip(out: &mut [f32], [a, b]: [&[f32]; 2], f: impl Fn(f32, f32) -> f32 + Sync) {
-    for_rows(out, 1, |first, out| {
-        let [a, b] = [a, b].map(|x| &x[first..first + out.len()]);
-        vectorized(
-            #[inline(always)]
-            || zip_part(out, [a, b], &f),
-        );
-    });
-}
-
-#[inline(always)]
-fn zip_part(out: &mut [f32], [a, b]: [&[f32]; 2], f: impl Fn(f32, f32) -> f32) {
-    out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = f(*a, *b));
 }
 
 macro_rules! apply {
     ($out:ident, $x:ident, $f:expr) => {
-        map(
+        fill(
             $out,
-            $x,
+            [$x],
             #[inline(always)]
-            |x| $f(x),
+            move |[x]| $f(x),
         )
     };
 }
@@ -103,31 +83,59 @@ pub(super) fn step(x: f32) -> f32 {
 
 /// `grad step(y)`.
 pub(super) fn relu_backward(y: &[f32], grad: &[f32], out: &mut [f32]) {
-    zip(
+    fill(
         out,
         [grad, y],
         #[inline(always)]
-        |grad, y| grad * step(y),
+        |[grad, y]| grad * step(y),
     );
 }
 
-#[inline(always)]
-fn combine(op: Binary, a: f32, b: f32) -> f32 {
-    match op {
-        Binary::Add => a + b,
-        Binary::Sub => a - b,
-        Binary::Mul => a * b,
-        Binary::Div => a / b,
-    }
+/// `$body` with the function of an operation as `$f`: a choice inside of a loop would keep it scalar.
+macro_rules! with_operation {
+    ($op:expr, $f:ident => $body:expr) => {
+        with_operation!($op, $f => $body, Add add, Sub sub, Mul mul, Div div)
+    };
+    ($op:expr, $f:ident => $body:expr, $($name:ident $function:ident),*) => {
+        match $op {
+            $(Binary::$name => {
+                let $f = f32::$function;
+                $body
+            })*
+        }
+    };
 }
 
 pub(super) fn binary(op: Binary, a: &[f32], b: &[f32], out: &mut [f32]) {
-    zip(
+    with_operation!(op, f => fill(
         out,
         [a, b],
         #[inline(always)]
-        |a, b| combine(op, a, b),
-    );
+        |[a, b]| f(a, b),
+    ));
+}
+
+/// An axis of an output: its size, and the strides along it of both operands.
+#[derive(Clone, Copy)]
+struct Axis {
+    size: usize,
+    strides: [usize; 2],
+}
+
+/// The axes of a broadcast, neighbours as one where both operands walk through them in even steps.
+fn merged(shape: &[usize], strides: [&[usize]; 2]) -> Vec<Axis> {
+    let mut axes: Vec<Axis> = Vec::with_capacity(shape.len());
+    let all =
+        shape.iter().enumerate().map(|(i, &size)| Axis { size, strides: strides.map(|s| s[i]) });
+    for axis in all.filter(|axis| axis.size != 1) {
+        match axes.last_mut() {
+            Some(last) if last.strides == axis.strides.map(|stride| stride * axis.size) => {
+                *last = Axis { size: last.size * axis.size, ..axis };
+            }
+            _ => axes.push(axis),
+        }
+    }
+    axes
 }
 
 /// Both operands are read through their strides inside the shape of the output; the last axis is the inner loop.
@@ -138,42 +146,49 @@ pub(super) fn binary_broadcast(
     (b, b_strides): (&[f32], &[usize]),
     out: &mut [f32],
 ) {
-    let rank = shape.len();
-    let Some(&width) = shape.last() else {
-        out[0] = combine(op, a[0], b[0]);
+    let axes = merged(shape, [a_strides, b_strides]);
+    let Some((inner, outer)) = axes.split_last() else {
+        broadcast_row(op, out, [a, b], [0, 0]);
         return;
     };
-    let steps = (a_strides[rank - 1], b_strides[rank - 1]);
-    let offset = |mut row: usize, strides: &[usize]| {
-        let mut offset = 0;
-        for axis in (0..rank - 1).rev() {
-            offset += row % shape[axis] * strides[axis];
-            row /= shape[axis];
+    let offsets = |mut row: usize| {
+        let mut offsets = [0; 2];
+        for axis in outer.iter().rev() {
+            let place = row % axis.size;
+            offsets = [0, 1].map(|i| offsets[i] + place * axis.strides[i]);
+            row /= axis.size;
         }
-        offset
+        offsets
     };
-    for_rows(out, width, |first, out| {
-        for (row, out) in out.chunks_exact_mut(width).enumerate() {
-            let (a, b) =
-                (&a[offset(first + row, a_strides)..], &b[offset(first + row, b_strides)..]);
-            vectorized(
-                #[inline(always)]
-                || broadcast_row(op, out, [a, b], steps),
-            );
-        }
-    });
+    let part = |[from_a, from_b]: [usize; 2], out: &mut [f32]| {
+        let operands = [&a[from_a..], &b[from_b..]];
+        vectorized(
+            #[inline(always)]
+            move || broadcast_row(op, out, operands, inner.strides),
+        );
+    };
+    if outer.is_empty() {
+        // One long row, cut so that every thread has a part.
+        for_rows(out, 1, |first, out| part(inner.strides.map(|stride| stride * first), out));
+    } else {
+        for_rows(out, inner.size, |first, out| {
+            for (row, out) in out.chunks_exact_mut(inner.size).enumerate() {
+                part(offsets(first + row), out);
+            }
+        });
+    }
 }
 
 /// One row; a step is 0 where the operand is the same for all elements of it, else 1.
 #[inline(always)]
-fn broadcast_row(op: Binary, out: &mut [f32], [a, b]: [&[f32]; 2], steps: (usize, usize)) {
-    let (len, x, y) = (out.len(), a[0], b[0]);
-    match steps {
-        (0, 0) => out.fill(combine(op, x, y)),
-        (0, _) => map_part(out, &b[..len], |b| combine(op, x, b)),
-        (_, 0) => map_part(out, &a[..len], |a| combine(op, a, y)),
-        _ => zip_part(out, [&a[..len], &b[..len]], |a, b| combine(op, a, b)),
-    }
+fn broadcast_row(op: Binary, out: &mut [f32], [a, b]: [&[f32]; 2], steps: [usize; 2]) {
+    let (x, y) = (a[0], b[0]);
+    with_operation!(op, f => match steps {
+        [0, 0] => out.fill(f(x, y)),
+        [0, _] => fill_part(out, [b], |[b]| f(x, b)),
+        [_, 0] => fill_part(out, [a], |[a]| f(a, y)),
+        _ => fill_part(out, [a, b], |[a, b]| f(a, b)),
+    });
 }
 
 /// `a += b`.

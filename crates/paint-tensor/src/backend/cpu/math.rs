@@ -139,24 +139,10 @@ pub(super) fn sum_zip(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 
     total(lanes)
 }
 
-/// The sums of both results of `f(a, b)`, each in the order of [`sum_zip`].
+/// The sums of both results of `f(a, b)`. Two passes: of one for both the compiler leaves a part scalar.
 #[inline(always)]
 pub(super) fn sums_zip(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> [f32; 2]) -> [f32; 2] {
-    let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    let (mut first, mut second) = ([0.0; LANES], [0.0; LANES]);
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..LANES {
-            let [one, two] = f(a[lane], b[lane]);
-            first[lane] += one;
-            second[lane] += two;
-        }
-    }
-    for (lane, (&a, &b)) in rest_a.iter().zip(rest_b).enumerate() {
-        let [one, two] = f(a, b);
-        first[lane] += one;
-        second[lane] += two;
-    }
-    [total(first), total(second)]
+    [sum_zip(a, b, |a, b| f(a, b)[0]), sum_zip(a, b, |a, b| f(a, b)[1])]
 }
 
 #[inline(always)]

@@ -91,11 +91,13 @@ pub(super) fn layer_norm_affine_backward(
             vectorized(
                 #[inline(always)]
                 || {
+                    let (gamma, beta) = (&mut gamma[..d], &mut beta[..d]);
                     for ((x, grad), stats) in
                         x.chunks_exact(d).zip(grad.chunks_exact(d)).zip(stats.chunks_exact(2))
                     {
+                        let (mean, rstd) = (stats[0], stats[1]);
                         for i in 0..d {
-                            gamma[i] += grad[i] * ((x[i] - stats[0]) * stats[1]);
+                            gamma[i] += grad[i] * ((x[i] - mean) * rstd);
                             beta[i] += grad[i];
                         }
                     }
