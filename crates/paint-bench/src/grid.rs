@@ -28,7 +28,7 @@ pub use layout::Grid;
 pub use looks::{Look, Looks};
 pub use plan::{Planned, Shard};
 pub use results::Results;
-pub use row::{Column, Row, Spread};
+pub use row::{Column, Origin, Row, Spread};
 pub use settings::{Named, named};
 pub use significance::{MIN_PAIRS, Paired, paired};
 pub use timing::CellTiming;

@@ -6,6 +6,7 @@
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use paint_run::config::method_of;
+use paint_run::deployment::AUTO;
 use paint_run::metric::Rate;
 use paint_run::{Draft, Earlier};
 use paint_tensor::{Device, Precision};
@@ -207,6 +208,12 @@ impl SetFlag {
             match (method_of(assignment), setting_of(assignment)) {
                 (method, Some(setting)) if method == running.as_deref() => {
                     draft.set_assignment(&format!("method.{setting}"))?;
+                }
+                (Some(method), Some(setting)) if running.as_deref() == Some(AUTO) => {
+                    return Err(paint_run::Error::config(format!(
+                        "--set {assignment}: the network chooses the method; name it with --method {method}, or write \
+                         method.{setting}"
+                    )));
                 }
                 (method, _) => warn_of_idle(assignment, method.unwrap_or_default()),
             }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use paint_files::printable;
 use paint_run::Draft;
 use paint_run::config::{Method, flatten};
+use paint_run::deployment::AUTO;
 use serde::Serialize;
 
 /// What was resolved and not started.
@@ -71,6 +72,11 @@ pub(crate) fn leaves(config: &impl Serialize) -> anyhow::Result<BTreeMap<String,
 pub(crate) fn adaptation(typed: &Draft, method: &Method, key: &str) -> String {
     let preset = method.settings.get(paint_methods::PRESET).and_then(toml::Value::as_str);
     match (key.split_once('.'), preset) {
+        (Some(("method", "name")), _)
+            if typed.get(key).and_then(|it| it.as_str()) == Some(AUTO) =>
+        {
+            "chosen by the network".into()
+        }
         _ if typed.get(key).is_some() => "given".into(),
         (Some(("method", paint_methods::PRESET)), _) => "for this network and dataset".into(),
         (Some(("method", _)), Some(preset)) => format!("preset {preset}"),

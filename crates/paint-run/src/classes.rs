@@ -26,7 +26,11 @@ fn is_open(options: &Options) -> bool {
 
 /// Refuses labels that cannot be those of a model.
 pub(crate) fn check(options: &Options, info: &Info, num_classes: usize) -> Result<()> {
-    if info.class_indices.is_none() && info.num_classes > num_classes {
+    // Other datasets have as many classes as their labels show.
+    let is_fixed = entry(info.name).is_ok_and(|entry| entry.benchmark.is_some());
+    let fits =
+        if is_fixed { info.num_classes == num_classes } else { info.num_classes <= num_classes };
+    if info.class_indices.is_none() && !fits {
         let found = info.num_classes;
         return Err(Error::config(format!(
             "labels of {}: expected those of {num_classes} classes, as the model has, found {found}",

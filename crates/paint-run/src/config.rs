@@ -101,6 +101,9 @@ pub struct Model {
     /// SHA-256 of the file. Default: not checked; the resolved copy has it, so that a result names its weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+    /// The same of the source statistics beside the file (`paint stats`), if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statistics_sha256: Option<String>,
     /// The row of `BACKBONES`. Default: as `config.json` beside the weights says, or as their shapes show.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backbone: Option<String>,

@@ -21,6 +21,9 @@ use crate::config::Model;
 use crate::{Error, Result};
 use network::{About, Network};
 
+/// Pixels of the longest side of a network's input.
+const LONGEST: f32 = 4096.0;
+
 /// Weights, and what is known of them.
 struct Opened {
     sha256: String,
@@ -50,13 +53,11 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
             (format!("{sha256}+{}", checkpoint::sha256(path)?), arrays)
         }
     };
-    if let Some(expected) = config.sha256.as_ref().filter(|expected| **expected != sha256) {
-        return Err(Error::Checkpoint {
-            expected: format!("weights with SHA-256 {expected}"),
-            found: sha256,
-            path: weights.clone(),
-        });
-    }
+    expect("weights", config.sha256.as_deref(), Some(&sha256), weights)?;
+    let statistics = statistics_path(weights);
+    let found = statistics.is_file().then(|| checkpoint::sha256(&statistics)).transpose()?;
+    expect("statistics", config.statistics_sha256.as_deref(), found.as_deref(), &statistics)?;
+    config.statistics_sha256 = found;
     let about = About {
         path: weights,
         backbone: config.backbone.as_deref(),
@@ -89,6 +90,18 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
         config.global_pool = traits.global_pool;
     }
     Ok(model)
+}
+
+/// Refuses a file whose fingerprint is not the expected one, if one is expected.
+fn expect(what: &str, expected: Option<&str>, found: Option<&str>, path: &Path) -> Result<()> {
+    match expected.filter(|expected| Some(*expected) != found) {
+        None => Ok(()),
+        Some(expected) => Err(Error::Checkpoint {
+            expected: format!("{what} with SHA-256 {expected}"),
+            found: found.unwrap_or("no such file").into(),
+            path: path.to_owned(),
+        }),
+    }
 }
 
 /// The one matrix of a file.
@@ -127,6 +140,11 @@ fn flags(config: &Model) -> Result<PreprocessFlags> {
         Err(Error::config(format!("model.{key}: expected {expected}, got {given:?}")))
     };
     let channels = |x: &Option<[f32; 3]>| x.map_or_else(Vec::new, Vec::from);
+    let size =
+        config.input_size.map_or_else(Vec::new, |size| size.map(|side| side as f32).to_vec());
+    check("input_size", &size, |x| (1.0..=LONGEST).contains(x), "height and width of 1 to 4096")?;
+    let eps = config.layer_norm_eps.as_slice();
+    check("layer_norm_eps", eps, |x| x.is_finite() && *x > 0.0, "a number above 0")?;
     let scale = "three numbers in [0, 1], as the images are (not 0 to 255)";
     check("mean", &channels(&config.mean), |x| (0.0..=1.0).contains(x), scale)?;
     check("std", &channels(&config.std), |x| x.is_finite() && *x > 0.0, "three numbers above 0")?;
@@ -165,6 +183,9 @@ mod tests {
             ("std", "[0.0, 0.5, 0.5]"),
             ("std", "[inf, 0.5, 0.5]"),
             ("crop_pct", "-1.0"),
+            ("input_size", "[100000, 32]"),
+            ("input_size", "[0, 0]"),
+            ("layer_norm_eps", "nan"),
             ("crop_pct", "nan"),
         ] {
             let message = with(key, value).unwrap_err();

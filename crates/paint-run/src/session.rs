@@ -59,6 +59,8 @@ pub struct Session {
     store: Option<Store>,
     progress: Progress,
     summary: Summary,
+    /// After how many batches the state in the file was saved, until it is replaced.
+    saved_at: Option<u64>,
     /// Batches since the last save.
     unsaved: usize,
     /// Batches between two saves; 0 if only the caller saves.
@@ -102,6 +104,7 @@ impl Session {
             class_names: class_names(&config.weights)?,
             deployment,
             store: None,
+            saved_at: None,
             progress: Progress::default(),
             summary: Summary::default(),
             unsaved: 0,
@@ -127,15 +130,39 @@ impl Session {
         let earlier = store.read(deployment.device())?;
         let mut session = Self::new(deployment)?;
         if let Some((state, progress)) = earlier {
-            session.method.load(&session.deployment.fitted(state))?;
-            session.progress = progress;
-            session.earlier =
-                session.method.guard().map(|report| report.account.clone()).unwrap_or_default();
+            session.saved_at = Some(progress.batches);
+            session.begin_with(state, progress)?;
         }
         session.summary.state = Some(store.path().to_owned());
         session.store = Some(store);
         session.save_every = save_every;
         Ok(session)
+    }
+
+    /// A session that predicts with the state in a file and learns nothing. The file is only read: it may be one that
+    /// nobody can write, or that another process adapts. A file that is not there is an error.
+    pub fn with_frozen_state(
+        deployment: impl Into<Arc<Deployment>>,
+        path: impl AsRef<Path>,
+    ) -> Result<Self> {
+        let (deployment, path) = (deployment.into(), path.as_ref());
+        let store = Store::reading(path, &deployment.config)?;
+        let Some((state, progress)) = store.read(deployment.device())? else {
+            let expected = "a state to predict with".to_owned();
+            let found = "no such file".to_owned();
+            return Err(Error::Checkpoint { expected, found, path: path.to_owned() });
+        };
+        let mut session = Self::new(deployment)?.without_learning();
+        session.begin_with(state, progress)?;
+        session.summary.state = Some(path.to_owned());
+        Ok(session)
+    }
+
+    fn begin_with(&mut self, state: paint_methods::State, progress: Progress) -> Result<()> {
+        self.method.load(&self.deployment.fitted(state))?;
+        self.progress = progress;
+        self.earlier = self.method.guard().map(|report| report.account.clone()).unwrap_or_default();
+        Ok(())
     }
 
     /// Keeps the last `count` saved states beside the file, so that [`history::roll_back`] can restore one.
@@ -214,8 +241,12 @@ impl Session {
         else {
             return Ok(false);
         };
+        // The state that the session began with is one to go back to.
+        if let Some(batches) = self.saved_at.filter(|_| self.keep > 0) {
+            history::keep(store.path(), batches, self.keep)?;
+        }
         store.save(&*self.method, &self.progress, self.keep)?;
-        self.unsaved = 0;
+        (self.saved_at, self.unsaved) = (None, 0);
         Ok(true)
     }
 

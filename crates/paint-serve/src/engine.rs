@@ -45,12 +45,15 @@ pub(crate) struct Shared {
     queued: Arc<AtomicUsize>,
     /// Whether the thread that learns is at work.
     is_learning: AtomicBool,
+    /// Whether a state could not be saved in the end.
+    pub(crate) has_lost: AtomicBool,
 }
 
 impl Shared {
     pub(crate) fn new(models: Vec<Arc<Model>>, options: Options, journal: Journal) -> Self {
         let (table, queued) = (Table::default(), Arc::default());
-        Self { models, options, table, journal, queued, is_learning: AtomicBool::new(false) }
+        let (is_learning, has_lost) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { models, options, table, journal, queued, is_learning, has_lost }
     }
 
     /// The model of this name.

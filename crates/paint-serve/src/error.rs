@@ -41,6 +41,9 @@ pub enum Error {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] std::io::Error),
+    /// A state could not be saved when the server ended.
+    #[error("not every state was saved; the log names the streams")]
+    Lost,
     /// A setting without a meaning.
     #[error("{0}")]
     Usage(String),

@@ -3,6 +3,7 @@
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use paint_files::ClaimError;
 use serde_json::json;
 
 /// Why a request has no answer.
@@ -76,13 +77,14 @@ impl From<paint_run::Error> for Fault {
         use paint_run::Error as Run;
         let text = error.to_string();
         match error {
+            Run::Data(paint_data::Error::Io { .. }) => Self::Failed(text),
             Run::Data(_)
             | Run::ImageSize { .. }
             | Run::NotFinite { .. }
             | Run::Method(paint_methods::Error::Images { .. }) => Self::Request(text),
             Run::BatchTooLarge { .. } => Self::TooLarge(text),
             // Another process has the stream.
-            Run::Claim(_) => Self::Held(text),
+            Run::Claim(ClaimError::Busy { .. } | ClaimError::InUse { .. }) => Self::Held(text),
             _ => Self::Failed(text),
         }
     }

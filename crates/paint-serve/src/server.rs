@@ -87,7 +87,8 @@ impl Server {
 
     /// Serves until `stop` is true; then answers what was accepted, and saves every state.
     pub fn run(self, stop: &Arc<AtomicBool>) -> Result<()> {
-        let (engine, threads) = Engine::start(Arc::clone(&self.shared))?;
+        let shared = Arc::clone(&self.shared);
+        let (engine, threads) = Engine::start(Arc::clone(&shared))?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(IO_THREADS)
             .max_blocking_threads(READERS)
@@ -99,8 +100,9 @@ impl Server {
         // Requests that took too long end here, and with them the last way to the engine.
         runtime.shutdown_timeout(Duration::from_secs(1));
         Threads::join(threads);
-        log("info", "stop", &json!({ "saved": true }));
-        served
+        let has_lost = shared.has_lost.load(Ordering::Relaxed);
+        log(if has_lost { "error" } else { "info" }, "stop", &json!({ "saved": !has_lost }));
+        if has_lost { served.and(Err(Error::Lost)) } else { served }
     }
 
     async fn serve(self, engine: Engine, stop: &AtomicBool) -> Result<()> {

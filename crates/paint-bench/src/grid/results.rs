@@ -1,5 +1,6 @@
 //! From cells to a table: a row for each variant, a column for each domain, means over seeds and orders.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use paint_run::config::is_default_precision;
@@ -170,11 +171,14 @@ fn visit_sizes(cell: &CellResult) -> impl Iterator<Item = u64> {
     cell.visits.iter().map(|visit| visit.figures.samples)
 }
 
-/// One row against another, over the runs they share.
+/// One row against another, over the runs they share. Runs that repeat others to the bit prove nothing, and count once.
 fn compare(protocol: &Protocol, ours: &[&CellResult], theirs: &[&CellResult]) -> Option<Paired> {
+    let mut known = HashSet::new();
     let pair = |cell: &&CellResult| {
         let same = |other: &&&CellResult| other.seed == cell.seed && other.order == cell.order;
-        Some(figure(protocol, cell) - figure(protocol, theirs.iter().find(same)?))
+        let other = theirs.iter().find(same)?;
+        let is_new = known.insert((cell.logits_hash.clone(), other.logits_hash.clone()));
+        is_new.then(|| figure(protocol, cell) - figure(protocol, other))
     };
     let differences: Vec<f64> = ours.iter().filter_map(pair).collect();
     let (label, against) = (&ours.first()?.label, &theirs.first()?.label);

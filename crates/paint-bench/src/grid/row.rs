@@ -28,7 +28,7 @@ pub struct Column {
 pub struct Spread {
     /// The mean.
     pub mean: f64,
-    /// The standard deviation (over n − 1); none for one run.
+    /// The standard deviation (over n − 1); none for one run, and where every run gives the same bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub std: Option<f64>,
     /// Runs.
@@ -51,9 +51,21 @@ impl Spread {
     }
 }
 
+/// Where a row of several results in one table comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The hash of its protocol.
+    pub protocol: String,
+    /// How it was computed.
+    pub precision: String,
+}
+
 /// A variant, over its runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
+    /// Where it comes from, if not from the results that hold it.
+    #[serde(skip)]
+    pub origin: Option<Origin>,
     /// What it is called.
     pub label: String,
     /// The method's name.
@@ -232,14 +244,19 @@ pub(super) fn row(
     });
     let Named { preset, changed } = named(&grid.methods, &first.method, &first.settings);
     let own = variant.settings.iter();
+    let accuracy = Spread::of(&cells.iter().map(|c| figure(protocol, c)).collect::<Vec<_>>())?;
+    // The same run under every seed has no spread that would mean anything.
+    let is_repeated = cells.iter().all(|cell| cell.logits_hash == first.logits_hash);
+    let accuracy = Spread { std: accuracy.std.filter(|_| !is_repeated), ..accuracy };
     Some(Row {
+        origin: None,
         label: first.label.clone(),
         method: first.method.clone(),
         preset,
         changed,
         own: own.map(|(key, value)| (key.clone(), serde_json::json!(value))).collect(),
         settings: first.settings.clone(),
-        accuracy: Spread::of(&cells.iter().map(|c| figure(protocol, c)).collect::<Vec<_>>())?,
+        accuracy,
         by_domain: columns
             .iter()
             .map(|column| over(&|cell| accuracy_where(cell, |domain| domain.name == column.name)))

@@ -76,6 +76,26 @@ fn a_broken_cell_leaves_the_others_alone_and_finished_ones_are_not_run_again() {
 }
 
 #[test]
+fn runs_that_repeat_each_other_to_the_bit_have_no_spread_and_are_one_pair() {
+    let temp = tempfile::tempdir().unwrap();
+    let place = place(temp.path());
+    let mut protocol = protocol();
+    protocol.seeds = vec![0, 1, 2];
+    let variants = vec![Variant::plain("source"), Variant::plain("tent")];
+    let grid = Grid::new(protocol.resolve(&place).unwrap(), variants, &place).unwrap();
+    let mut outcome = execute(&grid, 1, &Arc::default(), &|_| {});
+    let apart = Results::new(&grid, &outcome, "paint bench");
+    assert!(apart.rows.iter().all(|row| row.accuracy.std.is_some()));
+    assert!(apart.significance[0].pairs == 3 && apart.significance[0].p.is_some());
+    for cell in &mut outcome.results {
+        cell.logits_hash = cell.label.clone();
+    }
+    let alike = Results::new(&grid, &outcome, "paint bench");
+    assert!(alike.rows.iter().all(|row| row.accuracy.std.is_none() && row.accuracy.runs == 3));
+    assert!(alike.significance[0].pairs == 1 && alike.significance[0].p.is_none());
+}
+
+#[test]
 fn a_grid_that_is_told_to_stop_saves_what_it_has_and_goes_on_from_there() {
     let temp = tempfile::tempdir().unwrap();
     let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));

@@ -2,7 +2,7 @@
 
 use paint_run::Result;
 
-use crate::grid::{CellTiming, Column, Results, Row};
+use crate::grid::{CellTiming, Column, Origin, Results, Row};
 
 /// The name of a row among those of `folders` results.
 fn label(row: &str, folder: &str, folders: usize) -> String {
@@ -36,6 +36,10 @@ pub fn combine(all: &[(String, Results)]) -> Option<Results> {
             row.by_domain =
                 columns.iter().map(|column| row.by_domain.get(place(column)?).copied()?).collect();
             row.label = label(&row.label, folder, all.len());
+            row.origin = Some(Origin {
+                protocol: results.hash.clone(),
+                precision: results.precision_name().into(),
+            });
             rows.push(row);
         }
     }
@@ -95,6 +99,13 @@ mod tests {
         theirs.hash = theirs.protocol.hash().unwrap();
         assert_eq!((both(&theirs).best(), both(&theirs).best_of(0)), (None, None));
         theirs.precision = Some("bf16".into());
+        let csv = super::super::results_csv(&both(&theirs));
+        let place = |results: &Results| format!("{},{}", results.hash, results.precision_name());
+        assert_eq!(csv.matches(&place(&ours)).count(), 2, "{csv}");
+        assert_eq!(csv.matches(&place(&theirs)).count(), 2, "{csv}");
+        let latex = super::super::results_latex(&both(&theirs));
+        let line = format!("% paint (b): protocol {}, bf16\n", theirs.hash);
+        assert!(latex.contains(&line), "{latex}");
         let warnings = mixture_warnings(&[&ours, &theirs]).unwrap();
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].contains("scenario.batch_size: 1 in place of 50"), "{warnings:?}");

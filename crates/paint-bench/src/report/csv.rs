@@ -2,18 +2,22 @@
 
 use paint_run::escape::csv;
 
-use crate::grid::{Results, Row};
+use crate::grid::{Origin, Results, Row};
 
 /// One line for each row.
 pub fn results_csv(results: &Results) -> String {
     let mut head: Vec<String> =
-        ["protocol", "label", "method", "preset", "changed"].map(String::from).into();
+        ["protocol", "precision", "label", "method", "preset", "changed"].map(String::from).into();
     head.extend(results.columns.iter().map(|column| csv(&column.name)));
     head.extend(FIGURES.iter().map(|(name, _)| (*name).to_owned()));
     let mut text = head.join(",") + "\n";
     for row in &results.rows {
-        let names = [&results.hash, &row.label, &row.method];
-        let mut line: Vec<String> = names.into_iter().map(|name| csv(name)).collect();
+        let (protocol, precision) = match &row.origin {
+            None => (results.hash.as_str(), results.precision_name()),
+            Some(Origin { protocol, precision }) => (protocol.as_str(), precision.as_str()),
+        };
+        let names = [protocol, precision, &row.label, &row.method];
+        let mut line: Vec<String> = names.into_iter().map(csv).collect();
         line.push(csv(row.preset.as_deref().unwrap_or_default()));
         line.push(csv(&row.changes()));
         line.extend(row.by_domain.iter().map(|value| number(*value)));
@@ -54,7 +58,7 @@ mod tests {
         let results = results();
         let csv = results_csv(&results);
         let line = format!(
-            "{},paint,paint,paper_adam,eta=0.5,70,58,64,8.48528137423857,2,3,0.5,,,,,,",
+            "{},f32,paint,paint,paper_adam,eta=0.5,70,58,64,8.48528137423857,2,3,0.5,,,,,,",
             results.hash
         );
         assert!(csv.contains(&line), "{csv}");

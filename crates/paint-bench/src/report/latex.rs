@@ -8,7 +8,7 @@ use paint_run::metric::Rate;
 
 use super::notice::{notice, title};
 use super::number::{decimal, spread};
-use crate::grid::Results;
+use crate::grid::{Origin, Results};
 
 /// The table for a paper, the best of each column in bold. What it needs and what its rows are stands in comments
 /// above it.
@@ -17,13 +17,18 @@ pub fn results_latex(results: &Results) -> String {
     let mut comment = |line: &str| {
         let _ = writeln!(text, "% {}", printable(line));
     };
-    comment(&format!(
-        "{}, protocol {}, {}; made by: {}",
-        title(results),
-        results.hash,
-        results.precision_name(),
-        results.command
-    ));
+    let made = [title(results), results.hash.clone(), results.precision_name().to_owned()];
+    let [name, hash, precision] = made;
+    comment(&format!("{name}, protocol {hash}, {precision}; made by:"));
+    results.command.lines().for_each(&mut comment);
+    if results.mixed {
+        comment("The rows are not of one protocol and precision, so none is the best:");
+        for row in &results.rows {
+            if let Some(Origin { protocol, precision }) = &row.origin {
+                comment(&format!("{}: protocol {protocol}, {precision}", row.label));
+            }
+        }
+    }
     if results.rate != Rate::Accuracy {
         comment(&format!("{} in percent", results.rate.title()));
     }

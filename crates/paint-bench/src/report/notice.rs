@@ -1,6 +1,9 @@
 //! What a reader must know before the numbers: that they are not from the images or the stream that their name
 //! promises.
 
+use paint_data::corruption::CORRUPTIONS;
+use paint_data::dataset::entry;
+
 use crate::grid::Results;
 use crate::protocol::Protocol;
 use crate::reproduce::Target;
@@ -30,7 +33,8 @@ fn is_small(results: &Results, target: &Target) -> bool {
 /// for: other images, another order, another severity.
 pub fn notice(results: &Results) -> Option<String> {
     let target = target(results);
-    let sentences = [other_images(results, target), other_stream(results, target)];
+    let sentences =
+        [other_images(results, target), other_stream(results, target), missing(results)];
     let sentences: Vec<String> = sentences.into_iter().flatten().collect();
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
@@ -79,10 +83,29 @@ fn other_stream(results: &Results, target: Option<&Target>) -> Option<String> {
     (!named.is_empty()).then(|| format!("Not the stream of {name}: {}.", named.join(", ")))
 }
 
+/// Corruptions that the stream should visit and the data do not have.
+fn missing(results: &Results) -> Option<String> {
+    let visited = |name: &str| results.columns.iter().any(|column| column.name == name);
+    let benchmark = CORRUPTIONS.iter().filter(|corruption| !corruption.held_out);
+    let (found, missing): (Vec<&str>, Vec<&str>) =
+        benchmark.map(|corruption| corruption.name).partition(|name| visited(name));
+    let Protocol { data, scenario, .. } = &results.protocol;
+    // Nothing lacks corruptions that are made on the fly, or lie in the program.
+    let is_files = data.corrupt.is_none() && entry(&data.name).is_ok_and(|entry| !entry.is_inside);
+    if !is_files || scenario.domains.is_some() || found.is_empty() || missing.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "Only {} of the fifteen corruptions: the data have no {}.",
+        found.len(),
+        missing.join(", ")
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::html::{BenchPage, bench_page};
-    use super::super::sample::results;
+    use super::super::sample::{columns, results};
     use super::super::{results_latex, results_markdown, results_terminal};
     use super::*;
 
@@ -122,6 +145,15 @@ mod tests {
         let mut results = results();
         results.target = Some("table1".into());
         results.protocol.data.name = "cifar10-c".into();
+        results.protocol.data.corrupt = None;
+        let told = notice(&results).unwrap();
+        assert!(
+            told.starts_with("Only 2 of the fifteen corruptions: the data have no gaus"),
+            "{told}"
+        );
+        results.columns = columns(
+            &CORRUPTIONS[..15].iter().map(|corruption| corruption.name).collect::<Vec<_>>(),
+        );
         assert_eq!(notice(&results), None);
         results.protocol.data.name = "npy".into();
         assert!(notice(&results).unwrap().contains("Not the images of cifar10-c"));

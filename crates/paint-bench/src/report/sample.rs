@@ -7,6 +7,7 @@ use crate::protocol::Protocol;
 
 fn row(label: &str, method: &str, settings: serde_json::Value, cells: &[f64]) -> Row {
     let mut row = Row {
+        origin: None,
         label: label.into(),
         method: method.into(),
         settings,

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use paint_run::session::{End, OnDamage, Reading, Start};
+use paint_run::deployment::AUTO;
+use paint_run::session::{End, OnDamage, Reading, Start, history};
 use paint_run::{Deployment, Draft, Session, deployment};
 
 use crate::deployment_flags::DeploymentFlags;
@@ -135,7 +136,9 @@ fn is_harm(session: &Session) -> bool {
 }
 
 fn stopped(args: &Args) -> &'static str {
-    if args.state.is_some() {
+    if args.no_adapt {
+        "stopped after the batch"
+    } else if args.state.is_some() {
         "stopped after the batch; the same command continues with the next image"
     } else {
         "stopped after the batch; what was learnt is lost, give --state to keep it"
@@ -143,18 +146,32 @@ fn stopped(args: &Args) -> &'static str {
 }
 
 fn session(args: &Args, config: deployment::Config) -> anyhow::Result<Session> {
-    let deployment = Deployment::open(config)?;
+    let deployment = Deployment::open(of_state(args, config)?)?;
     args.deployment.preset.warn_of_other_weights(deployment.config.model.sha256.as_deref())?;
     if let Some(images) = deployment.source_images() {
         note!("{} prepares on {images} source images", deployment.config.method.name);
     }
     let session = match &args.state {
+        Some(path) if args.no_adapt => Session::with_frozen_state(deployment, path)?,
         Some(path) => {
             Session::with_state(deployment, path, args.checkpoint_every)?.keeping(args.keep)
         }
+        None if args.no_adapt => Session::new(deployment)?.without_learning(),
         None => Session::new(deployment)?,
     };
-    Ok(if args.no_adapt { session.without_learning() } else { session })
+    Ok(session)
+}
+
+/// The configuration with the method of the state to continue, if no method was named: statistics that were measured
+/// since would let another one be chosen.
+fn of_state(args: &Args, mut config: deployment::Config) -> anyhow::Result<deployment::Config> {
+    let state = args.state.as_ref().filter(|path| path.is_file() && config.method.name == AUTO);
+    if let Some(path) = state {
+        let subject = history::show(path)?.subject;
+        let name = subject.get("method.name").map_or(AUTO, |name| name.trim_matches('"'));
+        name.clone_into(&mut config.method.name);
+    }
+    Ok(config)
 }
 
 /// Prints what would adapt to how many images.
@@ -164,13 +181,14 @@ fn plan(
     config: deployment::Config,
     images: Option<usize>,
 ) -> anyhow::Result<()> {
-    let config = Deployment::open(config)?.config;
+    let config = Deployment::open(of_state(args, config)?)?.config;
     args.deployment.preset.warn_of_other_weights(config.model.sha256.as_deref())?;
     let images = images.map_or_else(|| "images as they come".into(), |n| format!("{n} images"));
-    let state = args.state.as_ref().map_or_else(
-        || "what is learnt is lost in the end: no --state".into(),
-        |path| format!("what is learnt is kept in {}", path.display()),
-    );
+    let state = match &args.state {
+        _ if args.no_adapt => "nothing is learnt".into(),
+        None => "what is learnt is lost in the end: no --state".into(),
+        Some(path) => format!("what is learnt is kept in {}", path.display()),
+    };
     let facts = [format!("{images} in batches of {}", args.deployment.batch_size()), state];
     let plan = Plan::new(&config, &facts, |key| adaptation(draft, &config.method, key))?;
     crate::output::Output::new(args.json).print(&plan, Plan::text)

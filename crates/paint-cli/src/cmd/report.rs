@@ -72,9 +72,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         ensure!(!found.is_empty(), "no summary.json of `paint bench` in {}", folder.display());
         folders.extend(found);
     }
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let read = |path: &PathBuf| Ok((name(path), Results::read(path)?));
-    let all = folders.iter().map(read).collect::<paint_run::Result<Vec<_>>>()?;
+    let names = names(&folders)?;
+    let read = |(path, name): (&PathBuf, &String)| Ok((name.clone(), Results::read(path)?));
+    let all = folders.iter().zip(&names).map(read).collect::<paint_run::Result<Vec<_>>>()?;
     if let Some(readme) = &args.readme {
         return rewrite(readme, &all, args.check);
     }
@@ -94,8 +94,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Ok(())
     };
     if args.html.is_some() {
-        let times = |path: &PathBuf| Ok((name(path), CellTiming::lines(path)?));
-        let timings = folders.iter().map(times).collect::<paint_run::Result<Vec<_>>>()?;
+        let times =
+            |(path, name): (&PathBuf, &String)| Ok((name.clone(), CellTiming::lines(path)?));
+        let timings =
+            folders.iter().zip(&names).map(times).collect::<paint_run::Result<Vec<_>>>()?;
         let page = BenchPage {
             results: &shown,
             comparisons: &comparisons,
@@ -115,6 +117,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let quote = |warning: &String| format!("> **Warning**: {}\n\n", markdown(warning));
         warnings.iter().map(quote).collect::<String>() + &results_markdown(&shown, &comparisons)
     })
+}
+
+/// What folders are called: their last part, or the whole path where two end alike.
+fn names(folders: &[PathBuf]) -> anyhow::Result<Vec<String>> {
+    let last = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut names = Vec::new();
+    for (i, folder) in folders.iter().enumerate() {
+        ensure!(!folders[..i].contains(folder), "{} is given twice", folder.display());
+        let is_alone = folders.iter().filter(|other| last(other) == last(folder)).count() == 1;
+        names.push(if is_alone { last(folder) } else { folder.display().to_string() });
+    }
+    Ok(names)
 }
 
 /// The folder itself, if it holds results, or those of its folders that do, by name.

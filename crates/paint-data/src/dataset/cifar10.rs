@@ -39,10 +39,10 @@ choice! {
     /// The part of CIFAR-10 to open.
     #[derive(Default)]
     pub enum Split {
-        /// The 10,000 test images
+        /// The test images, 10,000, or the 1,000 of `embedded`
         #[default]
         Test = "test",
-        /// The 50,000 training images
+        /// The training images, 50,000; of `embedded` the last 500 of its test images
         Train = "train",
     }
 }

@@ -25,6 +25,7 @@ pub fn sha256(path: impl AsRef<Path>) -> Result<String> {
 }
 
 fn feed(hasher: &mut Sha256, path: &Path) -> Result<()> {
+    super::check_regular(path)?;
     let fail = |source| Error::Io { action: "read", source, path: path.to_owned() };
     let mut file = File::open(path).map_err(fail)?;
     let mut buffer = vec![0; 1 << 20];

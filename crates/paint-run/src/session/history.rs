@@ -69,7 +69,13 @@ pub fn list(path: &Path) -> Result<Vec<Version>> {
 /// older than the present one. Says which.
 pub fn roll_back(path: &Path, batches: Option<u64>) -> Result<Version> {
     let _claim = claim_file(path)?;
-    let earlier = earlier(path, show(path)?.batches, batches)?;
+    // A copy may be sound where the file is damaged.
+    let present = show(path);
+    let newest = present.as_ref().map_or(u64::MAX, |present| present.batches);
+    let earlier = match (earlier(path, newest, batches), present) {
+        (Err(_), Err(damage)) => return Err(damage),
+        (earlier, _) => earlier?,
+    };
     let version = show(&earlier)?;
     copy(&earlier, path)?;
     Ok(Version { path: path.to_owned(), ..version })

@@ -40,7 +40,8 @@ pub(super) struct Store {
     path: PathBuf,
     /// What a state belongs to: it means nothing to other weights, other preprocessing or another method.
     subject: BTreeMap<String, String>,
-    _claim: FileClaim,
+    /// None where the file is only read.
+    _claim: Option<FileClaim>,
 }
 
 impl Store {
@@ -48,9 +49,14 @@ impl Store {
         let claim = claim_file(path)?;
         let clean = |source| Error::Io { action: "clean", source, path: path.to_owned() };
         remove_leftovers(path).map_err(clean)?;
+        Ok(Self { _claim: Some(claim), ..Self::reading(path, config)? })
+    }
+
+    /// A file that others may write meanwhile, or nobody can.
+    pub(super) fn reading(path: &Path, config: &deployment::Config) -> Result<Self> {
         let mut subject = config.leaves()?;
         subject.retain(|key, _| is_of_subject(key));
-        Ok(Self { path: path.to_owned(), subject, _claim: claim })
+        Ok(Self { path: path.to_owned(), subject, _claim: None })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -137,7 +143,9 @@ impl Session {
 }
 
 pub(super) fn is_of_subject(key: &str) -> bool {
-    // Where files are decides nothing: their hashes are compared.
-    let is_place = ["model.weights", "model.text_features"].contains(&key);
-    key.starts_with("method.") || key.starts_with("model.") && !is_place
+    // Where files are decides nothing: their hashes are compared. Statistics that were measured later change nothing in a
+    // state of a method that does not read them.
+    let is_free =
+        ["model.weights", "model.text_features", "model.statistics_sha256"].contains(&key);
+    key.starts_with("method.") || key.starts_with("model.") && !is_free
 }

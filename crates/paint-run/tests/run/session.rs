@@ -129,6 +129,40 @@ fn a_session_goes_back_to_a_snapshot_of_its_own_and_its_file_has_it() {
 }
 
 #[test]
+fn a_state_is_predicted_with_where_it_cannot_be_written_and_must_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let frozen = || Session::with_frozen_state(deployment("tent"), &path);
+    assert!(frozen().err().unwrap().to_string().contains("found no such file"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made");
+    let photos = photos(2);
+    let mut adapting = Session::with_state(deployment("tent"), &path, 1).unwrap();
+    adapting.adapt(&photos).unwrap();
+    // `adapting` still holds the file.
+    let mut session = frozen().unwrap();
+    assert_eq!(session.predict(&photos).unwrap(), adapting.predict(&photos).unwrap());
+    session.adapt(&photos).unwrap();
+    assert!(!session.save().unwrap() && !session.learns());
+}
+
+#[test]
+fn the_state_that_a_session_began_with_is_kept_and_replaces_a_damaged_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let photos = photos(2);
+    for keep in [0, 5] {
+        let session = Session::with_state(deployment("tent"), &path, 1).unwrap();
+        session.keeping(keep).adapt(&photos).unwrap();
+    }
+    let kept: Vec<u64> = history::kept(&path).unwrap().iter().map(|(at, _)| *at).collect();
+    assert_eq!(kept, [1, 2]);
+    assert_eq!(history::roll_back(&path, None).unwrap().batches, 1);
+    std::fs::write(&path, b"damaged").unwrap();
+    assert_eq!(history::roll_back(&path, None).unwrap().batches, 2);
+    assert_eq!(history::show(&path).unwrap().batches, 2);
+}
+
+#[test]
 fn a_pinned_snapshot_is_neither_removed_nor_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");

@@ -65,6 +65,7 @@ impl Learn {
         }
         for stream in self.held.keys().cloned().collect::<Vec<_>>() {
             if let Err(fault) = self.release(&stream) {
+                self.shared.has_lost.store(true, Ordering::Relaxed);
                 log("error", "save", &json!({ "stream": stream, "error": format!("{fault:?}") }));
             }
         }

@@ -177,6 +177,7 @@ pub(super) fn measure(
     if args.earlier.overwrite {
         forget(&grid.out)?;
     }
+    warn_of_replacement(grid);
     let outcome = execute(grid, args.jobs.max(1), stop, tell);
     if outcome.unfinished > 0 {
         let (left, all) = (outcome.unfinished, grid.cells.len());
@@ -196,6 +197,22 @@ pub(super) fn measure(
         rate: args.metric.rate(),
     })?;
     Ok(Ok(results))
+}
+
+/// Says so where the folder holds the table of another protocol; its runs stay.
+fn warn_of_replacement(grid: &Grid) {
+    let Ok(earlier) = Results::read(&grid.out) else { return };
+    if earlier.hash == grid.hash {
+        return;
+    }
+    let differences = grid.protocol.differences(&earlier.protocol).unwrap_or_default();
+    let named: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    warning!(
+        "the table in {} was of another protocol ({}) and is replaced: {}",
+        grid.out.display(),
+        earlier.hash,
+        named.join("; ")
+    );
 }
 
 /// Removes the runs of an earlier grid.

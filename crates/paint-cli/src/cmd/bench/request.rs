@@ -165,7 +165,14 @@ fn swept(text: &str) -> anyhow::Result<Vec<Variant>> {
         let settings = draft.text()?.parse().map_err(|_| usage())?;
         Ok(Variant::with(&format!("{method} {key}={value}"), method, settings))
     };
-    values.split(',').map(row).collect()
+    let rows = values.split(',').map(row).collect::<anyhow::Result<Vec<Variant>>>()?;
+    for (i, row) in rows.iter().enumerate() {
+        if let Some(earlier) = rows[..i].iter().find(|earlier| earlier.settings == row.settings) {
+            let why = format!("--sweep: {} and {} are one and the same", earlier.label, row.label);
+            return Err(Usage(why).into());
+        }
+    }
+    Ok(rows)
 }
 
 /// `0..4` with both ends, or `0,1,7`.

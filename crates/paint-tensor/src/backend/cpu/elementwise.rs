@@ -201,3 +201,43 @@ pub(super) fn add_assign(a: &mut [f32], b: &[f32]) {
         );
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::broadcast_strides;
+
+    /// Axes that become one, axes of one element in every place, and rows that are cut among threads.
+    #[test]
+    fn a_broadcast_reads_what_its_strides_say() {
+        let shapes: [[&[usize]; 3]; 7] = [
+            [&[3, 4, 5], &[3, 4, 5], &[3, 4, 5]],
+            [&[1, 1, 1], &[2, 30_000, 1], &[2, 30_000, 1]],
+            [&[2, 1, 1], &[2, 70, 1], &[2, 70, 1]],
+            [&[1, 6, 1, 1], &[5, 6, 7, 8], &[5, 6, 7, 8]],
+            [&[5, 1, 7, 1], &[1, 6, 1, 8], &[5, 6, 7, 8]],
+            [&[4, 1], &[1, 9], &[4, 9]],
+            [&[1, 1], &[1, 1], &[1, 1]],
+        ];
+        for [a_shape, b_shape, shape] in shapes {
+            let values = |shape: &[usize], by: f32| -> Vec<f32> {
+                (0..shape.iter().product()).map(|i: usize| (i as f32 + by) * 0.25).collect()
+            };
+            let (a, b) = (values(a_shape, 1.0), values(b_shape, 7.0));
+            let strides = [a_shape, b_shape].map(|from| broadcast_strides(from, shape));
+            let mut out = vec![0.0; shape.iter().product()];
+            let operands = ((&a[..], &strides[0][..]), (&b[..], &strides[1][..]));
+            binary_broadcast(Binary::Sub, shape, operands.0, operands.1, &mut out);
+            for (i, found) in out.iter().enumerate() {
+                let mut rest = i;
+                let mut places = [0; 2];
+                for axis in (0..shape.len()).rev() {
+                    let at = rest % shape[axis];
+                    places = [0, 1].map(|k| places[k] + at * strides[k][axis]);
+                    rest /= shape[axis];
+                }
+                assert_eq!(*found, a[places[0]] - b[places[1]], "{a_shape:?} {b_shape:?} {i}");
+            }
+        }
+    }
+}
