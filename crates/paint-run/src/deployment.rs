@@ -101,7 +101,7 @@ pub const AUTO: &str = "auto";
 /// statistics, where keel has little to go by.
 fn best_for(model: &dyn Backbone, weights: &Path) -> &'static str {
     let has_statistics =
-        weights == Path::new(embedded::NAME) || model::statistics_path(weights).is_file();
+        weights == Path::new(embedded::NAME) || model::statistics_beside(weights).is_some();
     if model.vit_config().is_some() && !has_statistics { "paint" } else { "keel" }
 }
 
@@ -166,11 +166,11 @@ impl Deployment {
         let source = self.source.as_ref().map(SourceImages::data);
         let watched = Watched::new(&*self.model, Arc::clone(&self.watch));
         let weights = &self.config.model.weights;
-        let beside = model::statistics_path(weights);
+        let beside = model::statistics_beside(weights);
         let statistics = if weights == Path::new(embedded::NAME) {
             Some(StatisticsFrom::Bytes(embedded::STATISTICS))
         } else {
-            beside.is_file().then_some(StatisticsFrom::File(&beside))
+            beside.as_deref().map(StatisticsFrom::File)
         };
         let seed = Seed(self.config.seed);
         let args = BuildArgs { classes, source, statistics, ..BuildArgs::new(&watched, seed) };

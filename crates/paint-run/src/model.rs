@@ -54,10 +54,10 @@ pub fn open(config: &mut Model, device: &Device) -> Result<Box<dyn Backbone>> {
         }
     };
     expect("weights", config.sha256.as_deref(), Some(&sha256), weights)?;
-    let statistics = statistics_path(weights);
-    let found = statistics.is_file().then(|| checkpoint::sha256(&statistics)).transpose()?;
-    expect("statistics", config.statistics_sha256.as_deref(), found.as_deref(), &statistics)?;
-    config.statistics_sha256 = found;
+    let statistics = statistics_beside(weights).map(checkpoint::sha256).transpose()?;
+    let expected = config.statistics_sha256.as_deref();
+    expect("statistics", expected, statistics.as_deref(), &statistics_path(weights))?;
+    config.statistics_sha256 = statistics;
     let about = About {
         path: weights,
         backbone: config.backbone.as_deref(),
@@ -122,6 +122,12 @@ fn text_features(path: &Path) -> Result<checkpoint::Array> {
 /// `model.statistics.safetensors`.
 pub fn statistics_path(weights: &Path) -> PathBuf {
     weights.with_extension("statistics.safetensors")
+}
+
+/// That file, if it is there; the statistics of embedded weights are embedded with them.
+pub(crate) fn statistics_beside(weights: &Path) -> Option<PathBuf> {
+    let is_file = |path: &PathBuf| weights != Path::new(embedded::NAME) && path.is_file();
+    Some(statistics_path(weights)).filter(is_file)
 }
 
 /// What the files beside weights call their classes, in order; nothing if they have no names.

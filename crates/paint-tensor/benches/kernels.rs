@@ -176,10 +176,7 @@ fn depthwise(device: &Device, peak: f64) {
         let time = median(&x, |x| x.depthwise(&kernels).unwrap());
         let name = format!("  7 x 7 on {side} x {side} x {channels}");
         product(&name, 2 * 49 * 8 * side * side * channels, peak, time);
-        let time = median(&x, |x| {
-            let x = x.detach();
-            gradient(&kernels, |kernels| x.depthwise(kernels).unwrap())
-        });
+        let time = median(&x, |x| gradient(&kernels, |kernels| x.depthwise(kernels).unwrap()));
         product("    and the kernels' gradient", 4 * 49 * 8 * side * side * channels, peak, time);
     }
 }

@@ -17,9 +17,8 @@ pub fn results_latex(results: &Results) -> String {
     let mut comment = |line: &str| {
         let _ = writeln!(text, "% {}", printable(line));
     };
-    let made = [title(results), results.hash.clone(), results.precision_name().to_owned()];
-    let [name, hash, precision] = made;
-    comment(&format!("{name}, protocol {hash}, {precision}; made by:"));
+    let (hash, precision) = (&results.hash, results.precision_name());
+    comment(&format!("{}, protocol {hash}, {precision}; made by:", title(results)));
     results.command.lines().for_each(&mut comment);
     if results.mixed {
         comment("The rows are not of one protocol and precision, so none is the best:");

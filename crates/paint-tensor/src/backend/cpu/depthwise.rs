@@ -48,13 +48,45 @@ fn taps(at: usize, side: usize, size: usize) -> Range<usize> {
     half.saturating_sub(at)..side.min(size + half - at)
 }
 
+/// Work that is the same for every channel.
+trait ByChannels {
+    fn channels(&self) -> usize;
+
+    /// Computes a range of channels, a vector of them at a time.
+    fn of_channels<S: Simd>(&mut self, simd: S, range: Range<usize>);
+}
+
+/// The whole vectors of the channels, then what is left, one at a time.
+struct Vectors<W>(W);
+
+impl<W: ByChannels> WithSimd for Vectors<W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let channels = self.0.channels();
+        let whole = channels - channels % S::F32_LANES;
+        self.0.of_channels(simd, 0..whole);
+        self.0.of_channels(Scalar, whole..channels);
+    }
+}
+
+/// Copies `lanes` channels of a row of pixels, from the given one of all on.
+#[inline(always)]
+fn copy_channels(pixels: &[f32], [all, first]: [usize; 2], out: &mut [f32], lanes: usize) {
+    for (pixel, out) in pixels.chunks_exact(all).zip(out.chunks_exact_mut(lanes)) {
+        out.copy_from_slice(&pixel[first..][..lanes]);
+    }
+}
+
 fn forward(problem: &Depthwise, x: &[f32], weight: &[f32], out: &mut [f32]) {
     let Depthwise { size: [height, width], channels, .. } = *problem;
     let row = width * channels;
     let images = x.par_chunks(height * row).zip(out.par_chunks_mut(height * row));
     images.for_each(|(image, out)| {
         for_chunks(out, BAND * row, |band, out| {
-            Arch::new().dispatch(Band { problem, image, weight, first: band * BAND, out });
+            let band = Band { problem, image, weight, first: band * BAND, out };
+            Arch::new().dispatch(Vectors(band));
         });
     });
 }
@@ -69,20 +101,11 @@ struct Band<'a> {
     out: &'a mut [f32],
 }
 
-impl WithSimd for Band<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        let channels = self.problem.channels;
-        let whole = channels - channels % S::F32_LANES;
-        self.of_channels(simd, 0..whole);
-        self.of_channels(Scalar, whole..channels);
+impl ByChannels for Band<'_> {
+    fn channels(&self) -> usize {
+        self.problem.channels
     }
-}
 
-impl Band<'_> {
-    /// Computes a range of channels, a vector of them at a time.
     #[inline(always)]
     fn of_channels<S: Simd>(&mut self, simd: S, range: Range<usize>) {
         if range.is_empty() {
@@ -93,14 +116,13 @@ impl Band<'_> {
         let rows =
             self.first.saturating_sub(half)..height.min(self.first + self.out.len() / row + half);
         let wide = width.next_multiple_of(COLUMNS) + side - 1;
+        let image = &self.image[rows.start * row..rows.end * row];
         let mut near = Block::take(rows.len() * wide * lanes);
         near.as_mut_slice().fill(0.0);
         for channel in range.step_by(lanes) {
-            for (y, near) in rows.clone().zip(near.as_mut_slice().chunks_exact_mut(wide * lanes)) {
-                let pixels = self.image[y * row..][..row].chunks_exact(channels);
-                for (pixel, near) in pixels.zip(near.chunks_exact_mut(lanes).skip(half)) {
-                    near.copy_from_slice(&pixel[channel..][..lanes]);
-                }
+            let lines = near.as_mut_slice().chunks_exact_mut(wide * lanes);
+            for (pixels, near) in image.chunks_exact(row).zip(lines) {
+                copy_channels(pixels, [channels, channel], &mut near[half * lanes..], lanes);
             }
             let near = S::as_simd_f32s(near.as_slice()).0;
             for (i, out) in self.out.chunks_exact_mut(row).enumerate() {
@@ -143,7 +165,7 @@ fn backward_weight(problem: &Depthwise, x: &[f32], grad: &[f32], dw: &mut [f32])
             sums.as_mut_slice().fill(0.0);
             for (image, grad) in x.chunks_exact(image).zip(grad.chunks_exact(image)) {
                 let sums = sums.as_mut_slice();
-                Arch::new().dispatch(Products { problem, image, grad, sums });
+                Arch::new().dispatch(Vectors(Products { problem, image, grad, sums }));
             }
             sums
         })
@@ -162,20 +184,11 @@ struct Products<'a> {
     sums: &'a mut [f32],
 }
 
-impl WithSimd for Products<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        let channels = self.problem.channels;
-        let whole = channels - channels % S::F32_LANES;
-        self.of_channels(simd, 0..whole);
-        self.of_channels(Scalar, whole..channels);
+impl ByChannels for Products<'_> {
+    fn channels(&self) -> usize {
+        self.problem.channels
     }
-}
 
-impl Products<'_> {
-    /// Computes a range of channels, a vector of them at a time.
     #[inline(always)]
     fn of_channels<S: Simd>(&mut self, simd: S, range: Range<usize>) {
         if range.is_empty() {
@@ -187,12 +200,9 @@ impl Products<'_> {
         let mut near = Block::take(height * wide * lanes);
         near.as_mut_slice().fill(0.0);
         for channel in range.step_by(lanes) {
-            let rows = self.image.chunks_exact(row);
-            for (pixels, near) in rows.zip(near.as_mut_slice().chunks_exact_mut(wide * lanes)) {
-                let pixels = pixels.chunks_exact(channels);
-                for (pixel, near) in pixels.zip(near.chunks_exact_mut(lanes).skip(half)) {
-                    near.copy_from_slice(&pixel[channel..][..lanes]);
-                }
+            let lines = near.as_mut_slice().chunks_exact_mut(wide * lanes);
+            for (pixels, near) in self.image.chunks_exact(row).zip(lines) {
+                copy_channels(pixels, [channels, channel], &mut near[half * lanes..], lanes);
             }
             let near = S::as_simd_f32s(near.as_slice()).0;
             for (y, grad) in self.grad.chunks_exact(row).enumerate() {

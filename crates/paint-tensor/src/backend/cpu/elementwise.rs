@@ -11,7 +11,7 @@ use crate::backend::{Binary, Unary};
 pub(super) fn fill<const N: usize>(
     out: &mut [f32],
     operands: [&[f32]; N],
-    f: impl Fn([f32; N]) -> f32 + Copy + Send + Sync,
+    f: impl Fn([f32; N]) -> f32 + Copy + Sync,
 ) {
     for_rows(out, 1, |first, out| {
         let operands = operands.map(|x| &x[first..]);

@@ -61,7 +61,7 @@ fn remembered(
     out: &mut [f32],
     old: Option<&Storage>,
     [grad, param]: [&[f32]; 2],
-    f: impl Fn(f32, f32, f32) -> f32 + Copy + Send + Sync,
+    f: impl Fn(f32, f32, f32) -> f32 + Copy + Sync,
 ) {
     match old {
         Some(old) => fill(
