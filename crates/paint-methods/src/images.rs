@@ -2,7 +2,7 @@
 //! first.
 
 use paint_nn::backbone::Spec;
-use paint_tensor::Tensor;
+use paint_tensor::{Fetch, Tensor};
 
 use crate::{Error, Result};
 
@@ -19,6 +19,8 @@ pub fn check(images: &Tensor, spec: &Spec) -> Result<usize> {
 pub(crate) struct Check {
     b: usize,
     mean: Tensor,
+    /// The mean on its way to the host.
+    coming: Option<Fetch>,
 }
 
 impl Check {
@@ -34,12 +36,16 @@ impl Check {
                 format!("shape {:?}", images.shape()),
             );
         }
-        Ok(Self { b, mean: images.detach().mean_all()? })
+        let mean = images.detach().mean_all()?;
+        Ok(Self { b, coming: mean.fetch()?, mean })
     }
 
     /// Refuses the pixels.
     pub(crate) fn finish(self) -> Result<usize> {
-        let mean = self.mean.item()?;
+        let mean = match self.coming {
+            Some(coming) => coming.finish()?[0],
+            None => self.mean.item()?,
+        };
         if !mean.is_finite() {
             return refuse("finite pixels".into(), "NaN or infinity".into());
         }

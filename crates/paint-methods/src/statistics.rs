@@ -3,7 +3,7 @@
 //! Letters: `D` width, `r` the rank of the kept covariance, `n_s` images. For every block, over clean images: the
 //! mean and variance of the class token; of the patches mean `μ_s` and variance, the variance `C` between images of
 //! an image's mean, and the `r` leading eigenvectors `U` (rows) and deviations `λ^½` of the covariance. For the key
-//! of a domain (see [`key_of`]) mean and deviation between images, and the same for PAINT's queries (`query.rs`).
+//! of a domain (see [`style_of`]) mean and deviation between images, and the same for PAINT's queries (`query.rs`).
 
 pub(crate) mod activations;
 mod collect;
@@ -133,22 +133,26 @@ impl SourceStatistics {
 }
 
 /// What tells domains apart: for each image the mean and the log variance of every channel over its tokens, of one
-/// `[B, N, D]` after the other: `[B, 2 D]` for each.
-fn style_of(tokens: &[&Tensor]) -> paint_nn::Result<Tensor> {
+/// `[B, N, D]` after the other: `[B, 2 D]` for each. With each, the number of the first token that counts.
+pub(crate) fn style_of(tokens: &[(&Tensor, usize)]) -> paint_nn::Result<Tensor> {
     let mut parts = Vec::with_capacity(2 * tokens.len());
-    for tokens in tokens {
-        let [b, _, d] = tokens.dims3("tokens")?;
-        let mean = tokens.mean(1)?; // [B, D]
-        let centred = tokens.sub(&mean.reshape([b, 1, d])?)?;
-        let variance = centred.mul(&centred)?.mean(1)?;
+    for (tokens, first) in tokens {
+        let [mean, variance] = tokens.token_moments(*first)?;
         parts.extend([mean, variance.add_scalar(1e-8)?.log()?]);
     }
     Ok(Tensor::concat(&parts.iter().collect::<Vec<_>>(), 1)?)
 }
 
-/// The same on the host, one row an image.
-pub(crate) fn key_of(tokens: &[&Tensor]) -> paint_nn::Result<Vec<Vec<f32>>> {
-    let style = style_of(tokens)?;
-    let width = style.shape()[1];
-    Ok(style.to_vec()?.chunks_exact(width).map(<[f32]>::to_vec).collect())
+/// `[B, W]` in clean deviations, for mean and deviation `[1, W]` of clean images, and cut at ± [`CLIP`].
+pub(crate) fn standardised(x: &Tensor, [mean, std]: &[Tensor; 2]) -> paint_nn::Result<Tensor> {
+    let x = x.sub(mean)?.div(std)?;
+    // CLIP − relu(2 CLIP − relu(x + CLIP)).
+    let above = x.add_scalar(CLIP)?.relu()?.neg()?.add_scalar(2.0 * CLIP)?.relu()?;
+    Ok(above.neg()?.add_scalar(CLIP)?)
+}
+
+/// `[B, W]` on the host, one row an image.
+pub(crate) fn rows_of(x: &Tensor) -> paint_nn::Result<Vec<Vec<f32>>> {
+    let [_, width] = x.dims2("rows")?;
+    Ok(x.to_vec()?.chunks_exact(width).map(<[f32]>::to_vec).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::backend::Storage;
+use crate::backend::{self, Storage};
 use crate::shape::{checked_count, elem_count};
 use crate::tape::{Link, Node, Rule};
 use crate::{Device, Error, Result};
@@ -143,6 +143,12 @@ impl Tensor {
         self.device.backend().download(&self.storage)
     }
 
+    /// Begins to copy the elements to the host, which may queue further work before it waits for them. None while a
+    /// [`Routine`](crate::Routine) is recorded: the values exist only in its replays.
+    pub fn fetch(&self) -> Result<Option<Fetch>> {
+        Ok(self.device.backend().fetch(&self.storage)?.map(Fetch))
+    }
+
     /// The only element.
     pub fn item(&self) -> Result<f32> {
         match self.to_vec()?[..] {
@@ -157,6 +163,11 @@ impl Tensor {
 
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
+    }
+
+    /// For an operation that consumes the tensor.
+    pub(crate) fn storage_mut(&mut self) -> &mut Storage {
+        &mut self.storage
     }
 
     pub(crate) fn into_storage(self) -> Storage {
@@ -174,6 +185,20 @@ impl Tensor {
 
     pub(crate) fn shape_error(&self, what: &'static str, expected: impl Into<String>) -> Error {
         Error::Shape { what, expected: expected.into(), got: self.shape.clone() }
+    }
+}
+
+/// The elements of a tensor on their way to the host ([`Tensor::fetch`]).
+pub struct Fetch(backend::Fetch);
+
+impl Fetch {
+    /// Waits for them.
+    pub fn finish(self) -> Result<Vec<f32>> {
+        match self.0 {
+            backend::Fetch::Here(data) => Ok(data),
+            #[cfg(feature = "cuda")]
+            backend::Fetch::Coming(fetched) => fetched.finish(),
+        }
     }
 }
 

@@ -26,7 +26,7 @@
 
 use paint_nn::backbone::Backbone;
 use paint_nn::params::Slot;
-use paint_tensor::Tensor;
+use paint_tensor::{Tensor, largest};
 
 use crate::{Result, head};
 
@@ -106,15 +106,6 @@ fn normal_tail(x: f64) -> f64 {
     let factors = [1.330_274_429, -1.821_255_978, 1.781_477_937, -0.356_563_782, 0.319_381_530];
     let series = factors.iter().fold(0.0, |sum, factor| t * (sum + factor));
     series * (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt()
-}
-
-/// The place of the largest value, the first of equals.
-pub(super) fn largest(values: impl Iterator<Item = f32>) -> usize {
-    let first = (0, f32::NEG_INFINITY);
-    values
-        .enumerate()
-        .fold(first, |best, (at, value)| if value > best.1 { (at, value) } else { best })
-        .0
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What a batch tells of two models without labels: the frozen one, and the adapted one.
 
-use paint_tensor::Tensor;
+use paint_tensor::{Tensor, largest};
 
-use super::estimate::{Noise, largest};
+use super::estimate::Noise;
 use crate::Result;
 
 /// Fewer sure images than this tell nothing.

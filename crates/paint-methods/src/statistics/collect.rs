@@ -7,7 +7,7 @@ use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 
 use super::query::QueryStatistics;
-use super::{BlockStatistics, PatchStatistics, RANK, SourceStatistics, key_of};
+use super::{BlockStatistics, PatchStatistics, RANK, SourceStatistics, rows_of, style_of};
 use crate::{Error, Result, eigen, images};
 
 /// Images that go through the network together.
@@ -35,7 +35,7 @@ impl SourceStatistics {
         });
         for first in (0..n).step_by(CHUNK) {
             let embedding = model.embed(&images.slice(0, first, CHUNK.min(n - first))?.detach())?;
-            sums.borrow_mut().keys.extend(key_of(&[&embedding])?);
+            sums.borrow_mut().keys.extend(rows_of(&style_of(&[(&embedding, 0)])?)?);
             let hook = Collector { first, sums: &sums };
             let request = Request { after_block: Some(&hook), ..Request::default() };
             let pooled = model.forward_embedded(&embedding, &request)?.pooled.to_vec()?;
@@ -102,7 +102,7 @@ impl AfterBlock for Collector<'_> {
             let count = t - prefix;
             let patches = tokens.slice(1, prefix, count)?;
             if index == 0 {
-                let keys = key_of(&[&patches])?;
+                let keys = rows_of(&style_of(&[(&tokens, prefix)])?)?;
                 sums.keys[self.first..]
                     .iter_mut()
                     .zip(keys)

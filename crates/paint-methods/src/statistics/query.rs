@@ -17,7 +17,7 @@ use paint_nn::backbone::{AfterBlock, Backbone, Features, Request};
 use paint_tensor::{Device, Tensor};
 
 use super::collect::moments;
-use super::{CLIP, RANK, style_of};
+use super::{CLIP, RANK, standardised, style_of};
 use crate::{Result, eigen};
 
 /// The most images that the directions come from: their products are a matrix of that size.
@@ -83,10 +83,8 @@ impl QueryStatistics {
 /// Takes the queries of images, on the device of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Standard {
-    /// `[1, Q]`.
-    mean: Tensor,
-    /// `[1, Q]`.
-    std: Tensor,
+    /// Mean and deviation of clean images, `[1, Q]`.
+    clean: [Tensor; 2],
     /// `U`, `[r, Q]`.
     basis: Tensor,
     /// `g − 1`, `[1, r]`.
@@ -100,8 +98,7 @@ impl Standard {
         let row = |data: &[f32]| Tensor::from_vec(data.to_vec(), [1, data.len()], device);
         let excess: Vec<f32> = gain.iter().map(|g| g - 1.0).collect();
         Ok(Self {
-            mean: row(mean)?,
-            std: row(std)?,
+            clean: [row(mean)?, row(std)?],
             basis: Tensor::from_vec(basis.clone(), [r, q], device)?,
             excess: row(&excess)?,
         })
@@ -109,7 +106,7 @@ impl Standard {
 
     /// `Q`.
     pub(crate) fn width(&self) -> usize {
-        self.mean.elem_count()
+        self.clean[0].elem_count()
     }
 
     /// `y`, `[B, Q]`, of images whose embedding is given.
@@ -117,10 +114,7 @@ impl Standard {
         let style = Style::default();
         let request = Request { after_block: Some(&style), ..Request::default() };
         let features = model.forward_embedded(embedding, &request)?;
-        let x = style.queries(&features)?.sub(&self.mean)?.div(&self.std)?;
-        // Cut at ± CLIP: CLIP − relu(2 CLIP − relu(x + CLIP)).
-        let above = x.add_scalar(CLIP)?.relu()?.neg()?.add_scalar(2.0 * CLIP)?.relu()?;
-        let x = above.neg()?.add_scalar(CLIP)?;
+        let x = standardised(&style.queries(&features)?, &self.clean)?;
         let along = x.linear(&self.basis, None)?.mul(&self.excess)?; // [B, r]
         Ok(x.add(&along.matmul(&self.basis)?)?)
     }
@@ -143,8 +137,7 @@ impl AfterBlock for Style {
     fn after_block(&self, index: usize, prefix: usize, tokens: Tensor) -> paint_nn::Result<Tensor> {
         let [_, t, _] = tokens.dims3("tokens")?;
         if index == 0 && t > prefix {
-            let patches = tokens.slice(1, prefix, t - prefix)?;
-            *self.0.borrow_mut() = Some(style_of(&[&patches])?);
+            *self.0.borrow_mut() = Some(style_of(&[(&tokens, prefix)])?);
         }
         Ok(tokens)
     }

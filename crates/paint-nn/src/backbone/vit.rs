@@ -146,7 +146,10 @@ impl Vit {
             parts.push(prompt.broadcast_to([b, p, d])?);
         }
         parts.push(embedding.clone());
-        let tokens = Tensor::concat(&parts.iter().collect::<Vec<_>>(), 1)?.compact()?;
+        // Compact before they are joined: a copy of half the size where that is bf16.
+        let parts: Vec<Tensor> =
+            parts.iter().map(Tensor::compact).collect::<paint_tensor::Result<_>>()?;
+        let tokens = Tensor::concat(&parts.iter().collect::<Vec<_>>(), 1)?;
         self.norm_pre.map_or(Ok(tokens.clone()), |norm| norm.forward(&self.params, &tokens))
     }
 

@@ -33,7 +33,12 @@ impl Queries {
             sums.iter_mut().zip(row).for_each(|(sum, &q)| *sum += f64::from(q));
         }
         let mean: Vec<f32> = sums.iter().map(|sum| (sum / b as f64) as f32).collect();
-        Ok(Self { width: d, units: rows.chunks(d).flat_map(unit).collect(), rows, mean })
+        let mut units = Vec::with_capacity(rows.len());
+        for row in rows.chunks_exact(d) {
+            let factor = unit_factor(row);
+            units.extend(row.iter().map(|x| x * factor));
+        }
+        Ok(Self { width: d, units, rows, mean })
     }
 
     /// `B`.
@@ -73,12 +78,30 @@ impl Queries {
 
 /// `x · rsqrt(max(Σ x², 1e-12))`.
 pub(super) fn unit(x: &[f32]) -> Vec<f32> {
-    let square: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    let scale = (1.0 / square.max(1e-12).sqrt()) as f32;
-    x.iter().map(|x| x * scale).collect()
+    let factor = unit_factor(x);
+    x.iter().map(|x| x * factor).collect()
+}
+
+fn unit_factor(x: &[f32]) -> f32 {
+    (1.0 / dot(x, x).max(1e-12).sqrt()) as f32
 }
 
 /// The cosine of two unit vectors.
 pub(super) fn cosine(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
+    dot(a, b) as f32
+}
+
+/// `Σ a b`, in sixteen partial sums: additions that waited for one another took most of the time between the queries
+/// of a batch and its prompt, in which a GPU has nothing to do.
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    const LANES: usize = 16;
+    let ((a, last_a), (b, last_b)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += f64::from(a[lane]) * f64::from(b[lane]);
+        }
+    }
+    let rest = last_a.iter().zip(last_b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+    sums.into_iter().chain(rest).sum()
 }

@@ -10,6 +10,7 @@ mod depthwise;
 mod precision;
 mod problem;
 mod table;
+mod tokens;
 mod training;
 mod windows;
 
@@ -20,12 +21,12 @@ pub(crate) use problem::{
     Window,
 };
 pub use table::{BACKENDS, BackendEntry, DeviceInfo, Memory};
+pub(crate) use tokens::TokenKernels;
 pub use training::StepRule;
 pub(crate) use training::{Compose, Step, StepSlot, SteppedSlot, Training};
 pub(crate) use windows::{BiasGradient, WindowAttention, WindowKernels};
 
 use crate::Result;
-use crate::op::alignment::Alignment;
 use crate::op::distort::{Distortion, Noise};
 
 /// A block of numbers on some device; cloning shares it.
@@ -59,6 +60,13 @@ impl Storage {
 pub(crate) enum Recording {
     #[cfg(feature = "cuda")]
     Cuda(cuda::Recorded),
+}
+
+/// Elements on their way to the host.
+pub(crate) enum Fetch {
+    Here(Vec<f32>),
+    #[cfg(feature = "cuda")]
+    Coming(cuda::Fetched),
 }
 
 /// The outputs of a computation for these inputs; none if it failed.
@@ -99,7 +107,7 @@ pub(crate) enum Binary {
 }
 
 /// The kernels of a device.
-pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
+pub(crate) trait Backend: DepthwiseKernels + TokenKernels + Training + Send + Sync {
     fn name(&self) -> String;
     /// Measures the best rate of a large matrix product in the precision of the device, of `int8` in `f32`.
     fn peak_gflops(&self) -> Result<f64>;
@@ -111,6 +119,10 @@ pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
         self.upload(data)
     }
     fn download(&self, x: &Storage) -> Result<Vec<f32>>;
+    /// Begins a download; none while a computation is recorded, because its values exist only in replays.
+    fn fetch(&self, x: &Storage) -> Result<Option<Fetch>> {
+        Ok(Some(Fetch::Here(self.download(x)?)))
+    }
     fn fill(&self, len: usize, value: f32) -> Result<Storage>;
 
     /// Waits until all queued work is done.
@@ -249,9 +261,6 @@ pub(crate) trait Backend: DepthwiseKernels + Training + Send + Sync {
         gate: Option<Gate<'_>>,
         split: [usize; 3],
     ) -> Result<Storage>;
-    /// `x` brought from its running moments towards others, given as `[running, target]`; with it the new running
-    /// moments and the weight. The formulas are in `op/alignment.rs`.
-    fn align(&self, x: &Storage, moments: [&Storage; 2], by: &Alignment) -> Result<[Storage; 3]>;
     /// The gradient in front of a ReLU, from its result.
     fn relu_backward(&self, y: &Storage, grad: &Storage) -> Result<Storage> {
         self.binary(Binary::Mul, grad, &self.unary(Unary::Step, y)?)

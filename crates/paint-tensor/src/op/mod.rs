@@ -17,6 +17,7 @@ mod matmul;
 pub(crate) mod mlp;
 mod norm;
 mod pool;
-mod reduce;
+pub(crate) mod reduce;
 pub(crate) mod step;
+mod tokens;
 pub(crate) mod windows;

@@ -42,13 +42,18 @@ impl Tensor {
     /// anything.
     pub fn argmax(&self) -> Result<Vec<usize>> {
         let [_, c] = self.dims2("argmax")?;
-        let best = |row: &[f32]| {
-            row.iter()
-                .enumerate()
-                .fold(0, |best, (i, value)| if *value > row[best] { i } else { best })
-        };
+        let best = |row: &[f32]| largest(row.iter().copied());
         Ok(self.to_vec()?.chunks_exact(c.max(1)).map(best).collect())
     }
+}
+
+/// The place of the largest value, the first of equals. A NaN is not larger than anything.
+pub fn largest(values: impl Iterator<Item = f32>) -> usize {
+    let first = (0, f32::NEG_INFINITY);
+    values
+        .enumerate()
+        .fold(first, |best, (at, value)| if value > best.1 { (at, value) } else { best })
+        .0
 }
 
 struct SumRule {

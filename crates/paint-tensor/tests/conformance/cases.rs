@@ -222,6 +222,11 @@ pub(crate) const PLAIN: &[Case] = &[
             0,
         )
     }),
+    case("token_moments", &[&[2, 5, 3]], |x| {
+        let [mean, variance] = x[0].token_moments(2)?;
+        Tensor::concat(&[&mean, &variance], 0)
+    }),
+    case("with_first_tokens", &[&[2, 4, 3], &[2, 2, 3]], |x| x[0].clone().with_first_tokens(&x[1])),
     case("argmax", &[&[3, 5]], |x| {
         let places = x[0].argmax()?.into_iter().map(|place| place as f32).collect();
         Tensor::from_vec(places, [3], x[0].device())

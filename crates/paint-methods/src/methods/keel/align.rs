@@ -12,7 +12,7 @@ use super::memory::{Keys, Memory};
 use super::sums::Sums;
 use super::transport::{Counts, Map};
 use crate::Result;
-use crate::statistics::{BlockStatistics, PatchStatistics, SourceStatistics, key_of};
+use crate::statistics::{BlockStatistics, PatchStatistics, SourceStatistics, style_of};
 
 /// The most that the deviation of a channel is stretched.
 const STRETCH: f32 = 10.0;
@@ -25,6 +25,8 @@ pub(super) struct Reference {
     cls: Vec<Tensor>,
     /// `U` `[r, D]` and `-U μ_s` `[r]` by block.
     bases: Vec<Option<(Tensor, Tensor)>>,
+    /// Mean and deviation of keys, `[1, 4 D]`.
+    keys: [Tensor; 2],
     device: Device,
 }
 
@@ -44,7 +46,9 @@ impl Reference {
             Ok(Tensor::from_vec(both, [2, block.cls_mean.len()], device)?)
         };
         let cls = statistics.blocks.iter().map(moments).collect::<Result<_>>()?;
-        Ok(Self { statistics, cls, bases, device: device.clone() })
+        let row = |data: &[f32]| Tensor::from_vec(data.to_vec(), [1, data.len()], device);
+        let keys = [row(&statistics.key_mean)?, row(&statistics.key_std)?];
+        Ok(Self { statistics, cls, bases, keys, device: device.clone() })
     }
 
     /// The statistics, and where the network is.
@@ -145,34 +149,33 @@ impl AfterBlock for Aligner<'_> {
         let last = self.config.first_block + self.config.blocks;
         let has_patches = t > prefix;
         let aligns = has_patches && (self.config.first_block..last).contains(&index);
-        let patches = (aligns || index == 0 && has_patches)
-            .then(|| tokens.slice(1, prefix, t - prefix))
-            .transpose()?;
         if index == 0 {
-            self.choose(patches.as_ref(), b)?;
+            self.choose(has_patches.then_some((&tokens, prefix)), b)?;
         }
         let Some(at) = self.chosen.get() else { return Ok(tokens) };
         let domain = &mut self.memory.borrow_mut().domains[at];
-        let aligned = match &patches {
-            Some(patches) if aligns => self.patches(domain, index, patches).map_err(narrow)?,
-            _ => None,
+        let aligned = if aligns {
+            self.patches(domain, index, (&tokens, prefix)).map_err(narrow)?
+        } else {
+            None
         };
         let moved = if prefix > 0 && self.reach == Reach::Full {
             self.cls(domain, index, &tokens.slice(1, 0, 1)?)?
         } else {
             None
         };
-        if moved.is_none() && aligned.is_none() {
-            return Ok(tokens);
-        }
-        // Distillation token and registers stay as they are.
-        let start = usize::from(moved.is_some());
-        let end = if aligned.is_some() { prefix } else { t };
-        let between = (start < end).then(|| tokens.slice(1, start, end - start)).transpose()?;
-        let parts: Vec<Tensor> = moved.into_iter().chain(between).chain(aligned).collect();
-        Ok(match &parts[..] {
-            [only] => only.clone(),
-            parts => Tensor::concat(&parts.iter().collect::<Vec<_>>(), 1)?,
+        // Tokens before the patches went along with them and get back what they were: distillation token and registers
+        // stay as they are.
+        let tokens = match aligned {
+            Some(aligned) if prefix > 0 => {
+                aligned.with_first_tokens(&tokens.slice(1, 0, prefix)?)?
+            }
+            Some(aligned) => aligned,
+            None => tokens,
+        };
+        Ok(match moved {
+            Some(cls) => tokens.with_first_tokens(&cls)?,
+            None => tokens,
         })
     }
 }
@@ -192,10 +195,10 @@ fn narrow(error: crate::Error) -> paint_nn::Error {
 
 impl Aligner<'_> {
     /// Finds the domain, from the keys of the embedding and of block 0.
-    fn choose(&self, patches: Option<&Tensor>, b: usize) -> paint_nn::Result<()> {
+    fn choose(&self, patches: Option<(&Tensor, usize)>, b: usize) -> paint_nn::Result<()> {
         let source = &self.reference.statistics;
-        let parts: Vec<&Tensor> = [self.embedding].into_iter().chain(patches).collect();
-        let keys = Keys::new(key_of(&parts)?, source);
+        let parts: Vec<_> = [(self.embedding, 0)].into_iter().chain(patches).collect();
+        let keys = Keys::new(&style_of(&parts)?, &self.reference.keys, source.images as u64)?;
         let memory = &mut **self.memory.borrow_mut();
         self.chosen.set(match self.mode {
             Mode::Look => memory.find(&keys),
@@ -245,12 +248,13 @@ impl Aligner<'_> {
         Ok(Some(rows))
     }
 
-    /// Patches `[B, N, D]` along the domain's map (Eq. 4); none where they stay as they are.
+    /// Tokens `[B, T, D]`, of which the first `prefix` are no patches, all along the domain's map (Eq. 4); none where
+    /// they stay as they are.
     fn patches(
         &self,
         domain: &mut Domain,
         index: usize,
-        patches: &Tensor,
+        (tokens, prefix): (&Tensor, usize),
     ) -> Result<Option<Tensor>> {
         let Reference { statistics, bases, .. } = self.reference;
         let (Some(source), Some((basis, offset))) =
@@ -258,9 +262,9 @@ impl Aligner<'_> {
         else {
             return Ok(None);
         };
-        let projected = patches.linear(basis, Some(offset))?; // [B, N, r]
+        let projected = tokens.linear(basis, Some(offset))?; // [B, T, r]
         if self.mode == Mode::Learn {
-            let sums = Sums::of(index, patches, &projected)?;
+            let sums = Sums::of(index, (tokens, &projected), prefix)?;
             let map = &domain.patches[index].map;
             if map.as_ref().is_some_and(|map| !map.is_stale(domain.seen)) {
                 self.unread.borrow_mut().push(sums);
@@ -276,10 +280,10 @@ impl Aligner<'_> {
             return Ok(None);
         }
         if map.placed.is_none() {
-            map.place(source, patches.device())?;
+            map.place(source, tokens.device())?;
         }
         let Some((turned, added)) = &map.placed else { return Ok(None) };
-        Ok(Some(projected.linear_residual(turned, Some(added), patches)?))
+        Ok(Some(projected.linear_residual(turned, Some(added), tokens)?))
     }
 
     /// Makes the map of a block anew, from the domain's statistics.

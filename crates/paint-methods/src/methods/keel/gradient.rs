@@ -96,7 +96,8 @@ impl Gradient {
         let collector = (self.statistic_weight > 0.0).then(|| self.targets.collector());
         let z = self.forward(embedding, collector.as_ref().map(|c| c as &dyn AfterBlock))?;
         let quirks = Quirks::of(&self.losses);
-        let pseudo = PseudoLabels::read(&z.detach(), self.losses.phi, quirks)?;
+        let evidence = PseudoLabels::evidence(&z.detach())?.to_vec()?;
+        let pseudo = PseudoLabels::of(&evidence, z.shape()[0], self.losses.phi, quirks);
         let l_mi = MutualInformation::new(&self.losses);
         let mut loss = None;
         if l_mi.counts(z.shape()[0]) {

@@ -7,7 +7,7 @@ use paint_nn::state::State;
 use paint_tensor::{Device, Tensor};
 
 use super::domain::{Domain, blend};
-use crate::statistics::{CLIP, SourceStatistics};
+use crate::statistics::{SourceStatistics, rows_of, standardised};
 use crate::{Error, Result};
 
 /// `f`, the independent channels that the `4 D` of a key count for: neighbours are correlated.
@@ -45,21 +45,49 @@ pub(super) struct Memory {
 /// The keys of a batch, standardised by those of clean images.
 #[derive(Debug)]
 pub(super) struct Keys {
+    /// `B`.
+    images: usize,
+    /// Their mean.
+    mean: Vec<f32>,
+    /// The sum over the images of their mean squared distance to it.
+    apart: f64,
+    /// One row an image, where they are fewer than [`WINDOW`].
     rows: Vec<Vec<f32>>,
     /// `n_s`, the clean images that they are standardised by.
     clean_images: u64,
 }
 
 impl Keys {
-    pub(super) fn new(mut rows: Vec<Vec<f32>>, source: &SourceStatistics) -> Self {
-        let clean = || source.key_mean.iter().zip(&source.key_std);
-        for row in &mut rows {
-            row.iter_mut()
-                .zip(clean())
-                .for_each(|(x, (m, s))| *x = ((*x - m) / s).clamp(-CLIP, CLIP));
+    /// Of `[B, 4 D]` styles, with mean and deviation of those of `clean_images`. The host of a GPU reads two rows, or
+    /// all of them where they are few.
+    pub(super) fn new(
+        styles: &Tensor,
+        clean: &[Tensor; 2],
+        clean_images: u64,
+    ) -> paint_nn::Result<Self> {
+        let keys = standardised(styles, clean)?;
+        let [images, width] = keys.dims2("keys")?;
+        if images < WINDOW {
+            return Ok(Self::of(rows_of(&keys)?, clean_images));
         }
-        Self { rows, clean_images: source.images as u64 }
+        let moments = keys.reshape([1, images, width])?.token_moments(0)?;
+        let moments = Tensor::concat(&moments.each_ref(), 0)?.to_vec()?;
+        let (mean, variance) = moments.split_at(width);
+        let spread = variance.iter().copied().map(f64::from).sum::<f64>() / width as f64;
+        let (mean, apart) = (mean.to_vec(), images as f64 * spread);
+        Ok(Self { images, mean, apart, rows: Vec::new(), clean_images })
     }
+
+    fn of(rows: Vec<Vec<f32>>, clean_images: u64) -> Self {
+        let mean = mean(&rows);
+        let apart = apart(&rows, &mean);
+        Self { images: rows.len(), mean, apart, rows, clean_images }
+    }
+}
+
+/// The sum over rows of their mean squared distance to one.
+fn apart(rows: &[Vec<f32>], centre: &[f32]) -> f64 {
+    rows.iter().map(|row| mean_square(row, Some(centre))).sum()
 }
 
 /// Mean of rows.
@@ -117,8 +145,7 @@ impl Memory {
 
     /// The domain that images of these keys are of, if they come next; none where they are clean. Nothing changes.
     pub(super) fn find(&self, keys: &Keys) -> Option<usize> {
-        let (fits, clean, _) =
-            self.posterior(&mean(&keys.rows), keys.rows.len(), keys.clean_images);
+        let (fits, clean, _) = self.posterior(&keys.mean, keys.images, keys.clean_images);
         argmax(&fits).filter(|&at| fits[at] > clean)
     }
 
@@ -132,14 +159,14 @@ impl Memory {
         blocks: usize,
         (capacity, bound): (usize, u64),
     ) -> Result<Option<usize>> {
-        let b = keys.rows.len();
+        let b = keys.images;
         let small = b < WINDOW;
         if small {
             self.watch(keys, blocks);
         } else {
             self.window.clear();
         }
-        let key = mean(&keys.rows);
+        let key = keys.mean.clone();
         let (mut fits, clean, unseen) = self.posterior(&key, b, keys.clean_images);
         if !small && unseen > clean && fits.iter().all(|&fit| unseen > fit) {
             self.create(key.clone(), blocks);
@@ -176,7 +203,7 @@ impl Memory {
         is_mixed: bool,
         blocks: usize,
     ) -> Option<usize> {
-        let b = keys.rows.len() as u64;
+        let b = keys.images as u64;
         let (mean, n) = &mut self.suspects;
         *n = (*n).min(SUSPECTS) + b;
         let rho = b as f32 / *n as f32;
@@ -322,16 +349,15 @@ impl Memory {
 impl Domain {
     /// The key and the spread follow a batch's.
     fn learn(&mut self, keys: &Keys, key: &[f32], bound: u64) {
-        let b = keys.rows.len();
+        let b = keys.images;
         let before = self.key_images.min(bound);
         self.key_images = before + b as u64;
         // Few images tell their spread about what is known of the domain, many about their own mean.
-        let (centre, degrees) = if b < SPREAD.1 {
-            (&*self.key, b as f64 * (1.0 + 1.0 / before.max(1) as f64))
+        let (apart, degrees) = if b < SPREAD.1 {
+            (apart(&keys.rows, &self.key), b as f64 * (1.0 + 1.0 / before.max(1) as f64))
         } else {
-            (key, (b - 1) as f64)
+            (keys.apart, (b - 1) as f64)
         };
-        let apart: f64 = keys.rows.iter().map(|row| mean_square(row, Some(centre))).sum();
         let spread = ((apart / degrees) as f32).max(SPREAD.0);
         let trusted = before as f32 + TRUST;
         self.spread = (self.spread * trusted + b as f32 * spread) / (trusted + b as f32);

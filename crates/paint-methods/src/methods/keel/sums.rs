@@ -20,14 +20,23 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Of `x` `[B, N, D]` and of `P` `[B, N, r]`.
-    pub(super) fn of(block: usize, patches: &Tensor, projected: &Tensor) -> Result<Self> {
-        let [b, n, d] = patches.dims3("patches")?;
-        let [_, _, r] = projected.dims3("projected patches")?;
-        let rows = b * n;
-        let square = projected.reshape([rows, r])?.gram()?.reshape([r * r])?;
-        let pair = [patches.reshape([rows, d])?.sum(0)?, square];
-        Ok(Self { block, images: b, rows, pair })
+    /// Of `x` `[B, T, D]` and of `P` `[B, T, r]`, without the first `prefix` tokens. Those are few: their sum is taken
+    /// from that of all, so that the patches need not be copied.
+    pub(super) fn of(
+        block: usize,
+        (tokens, projected): (&Tensor, &Tensor),
+        prefix: usize,
+    ) -> Result<Self> {
+        let [b, t, d] = tokens.dims3("tokens")?;
+        let [_, _, r] = projected.dims3("projected tokens")?;
+        let rows = b * (t - prefix);
+        let patches = projected.slice(1, prefix, t - prefix)?;
+        let square = patches.reshape([rows, r])?.gram()?.reshape([r * r])?;
+        let mut sum = tokens.reshape([b * t, d])?.sum(0)?;
+        if prefix > 0 {
+            sum = sum.sub(&tokens.slice(1, 0, prefix)?.reshape([b * prefix, d])?.sum(0)?)?;
+        }
+        Ok(Self { block, images: b, rows, pair: [sum, square] })
     }
 
     /// Blends sums over one batch into the statistics of its domain (Eq. 1).
@@ -79,7 +88,8 @@ mod tests {
         };
         let of = |block| {
             let start = block as f32;
-            Sums::of(block, &tensor([2, 3, 4], start), &tensor([2, 3, 2], -start)).unwrap()
+            let (tokens, projected) = (tensor([2, 3, 4], start), tensor([2, 3, 2], -start));
+            Sums::of(block, (&tokens, &projected), 0).unwrap()
         };
         let (mut together, mut alone) = (domain(), domain());
         Sums::blend(&[of(2), of(0)], &mut together).unwrap();

@@ -124,9 +124,9 @@ impl Paint {
         let prompt = retrievals.allocate(&mut self.memory)?;
         // 3 and 4. Prediction (Eq. 1), pseudo labels (Eq. 7), `L_mi` (Eq. 6) and its gradients.
         self.track();
-        let Tuning { logits: before, entropy, diversity, mut gradients } =
+        let Tuning { logits: before, entropy, diversity, mut gradients, evidence } =
             self.networks.tuning(&embedding, self.prompt(prompt)?, self.l_mi)?;
-        let pseudo = PseudoLabels::read(&before, self.config.phi, self.quirks)?;
+        let pseudo = evidence.pseudo_labels(b, self.config.phi, self.quirks)?;
         // 5. Mixing (Eq. 8), `L_ic` (Eq. 9), and the gradients of both losses together (Eq. 10).
         let prompt = retrievals.for_mixed(&mut self.memory, pseudo.confident.len())?;
         let (mut mixed, mut l_ic) = (None, None);
@@ -147,12 +147,17 @@ impl Paint {
         // 8. The prediction that counts (Eq. 1).
         let prompt = retrievals.for_prediction(&mut self.memory)?;
         let logits = self.networks.prediction(&embedding, self.prompt(prompt)?)?;
-        // Losses are read only now, so that the host queues everything above without waiting for them.
-        let mut losses = self.l_mi.losses(&entropy, &diversity, b, self.step)?;
-        if let Some(l_ic) = l_ic {
-            losses.add_consistency(l_ic.item()?, self.config.beta, self.step)?;
+        // Losses are read only now and with the logits, so that the host queues everything above and waits once.
+        let parts = [Some(&entropy), Some(&diversity), l_ic.as_ref(), Some(&logits)];
+        let parts = parts.into_iter().flatten().map(|part| part.reshape([part.elem_count()]));
+        let parts: Vec<Tensor> = parts.collect::<paint_tensor::Result<_>>()?;
+        let read = Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0)?.to_vec()?;
+        let (terms, predicted) = read.split_at(read.len() - logits.elem_count());
+        let mut losses = self.l_mi.losses([terms[0], terms[1]], b, self.step)?;
+        if let Some(&l_ic) = terms.get(2) {
+            losses.add_consistency(l_ic, self.config.beta, self.step)?;
         }
-        for value in logits.to_vec()? {
+        for &value in predicted {
             finite("a logit after the update", value, self.step)?;
         }
         let PseudoLabels { labels: pseudo_labels, confident } = pseudo;

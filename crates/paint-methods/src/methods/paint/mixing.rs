@@ -1,7 +1,7 @@
 //! Which samples are confident enough to get a pseudo label, and how they are mixed (Eq. 7 and 8).
 
 use paint_nn::loss::MixedLabels;
-use paint_tensor::Tensor;
+use paint_tensor::{Tensor, largest};
 
 use super::quirks::Quirks;
 use crate::Result;
@@ -16,13 +16,18 @@ pub(crate) struct PseudoLabels {
 }
 
 impl PseudoLabels {
-    /// Reads `[B, C]` logits; `phi` is `φ`.
-    pub(crate) fn read(logits: &Tensor, phi: f64, quirks: Quirks) -> Result<Self> {
-        // Queued before the host waits for the logits.
-        let p = logits.softmax()?;
-        let labels = logits.argmax()?;
-        let [_, c] = logits.dims2("logits")?;
-        let p = p.to_vec()?;
+    /// What they are taken from, for `[B, C]` logits: the probabilities above the logits, `[2 B, C]`, so that the host
+    /// reads both at once.
+    pub(crate) fn evidence(logits: &Tensor) -> Result<Tensor> {
+        Ok(Tensor::concat(&[&logits.softmax()?, logits], 0)?)
+    }
+
+    /// Those of [`Self::evidence`] as the host has it, of `b` images; `phi` is `φ`.
+    pub(crate) fn of(evidence: &[f32], b: usize, phi: f64, quirks: Quirks) -> Self {
+        let c = evidence.len() / (2 * b);
+        let (p, logits) = evidence.split_at(b * c);
+        let labels: Vec<usize> =
+            logits.chunks_exact(c).map(|row| largest(row.iter().copied())).collect();
         let confident = |i: &usize| {
             let (before, [own, after @ ..]) = p[i * c..(i + 1) * c].split_at(labels[*i]) else {
                 return false;
@@ -31,7 +36,7 @@ impl PseudoLabels {
             quirks.is_confident(phi, f64::from(*own), f64::from(second))
         };
         let confident = (0..labels.len()).filter(confident).collect();
-        Ok(Self { labels, confident })
+        Self { labels, confident }
     }
 }
 

@@ -5,15 +5,19 @@
 //! the frozen source. The pass over the confident samples has another size in every batch. If only some classes
 //! compete, the host looks up their rows of the head, and the two predictions are never recorded.
 
+use std::cell::Cell;
+
 use paint_nn::backbone::{Backbone, Pooling, PromptPosition, Request, Spec};
 use paint_nn::params::{ParamId, Params, Trainable};
 use paint_nn::prompt::Queries;
 use paint_nn::state::State;
-use paint_tensor::{Gradients, Routine, Tensor};
+use paint_tensor::{Fetch, Gradients, Routine, Tensor};
 
 use super::choice::Keys;
 use super::config::{Config, NAME};
+use super::mixing::PseudoLabels;
 use super::objective::MutualInformation;
+use super::quirks::Quirks;
 use crate::build_args::BuildArgs;
 use crate::images::{self, Check};
 use crate::learner::{load_params, save_params};
@@ -67,6 +71,27 @@ pub(super) struct Tuning {
     pub(super) diversity: Tensor,
     /// The gradients of `L_mi`; none where it does not take part.
     pub(super) gradients: Gradients,
+    /// Of the pseudo labels.
+    pub(super) evidence: Evidence,
+}
+
+/// What pseudo labels are taken from ([`PseudoLabels::evidence`]).
+pub(super) enum Evidence {
+    /// On its way since the forward pass, so that the host reads it while a GPU computes gradients.
+    Coming(Fetch),
+    /// The result of a replay, which is there when all of it is.
+    Replayed(Tensor),
+}
+
+impl Evidence {
+    /// Waits for it. Of a batch of `b`; `phi` is `φ`.
+    pub(super) fn pseudo_labels(self, b: usize, phi: f64, quirks: Quirks) -> Result<PseudoLabels> {
+        let evidence = match self {
+            Self::Coming(fetch) => fetch.finish()?,
+            Self::Replayed(evidence) => evidence.to_vec()?,
+        };
+        Ok(PseudoLabels::of(&evidence, b, phi, quirks))
+    }
 }
 
 /// How queries are taken; none where they are raw.
@@ -284,13 +309,16 @@ impl Networks {
     ) -> Result<Tuning> {
         let inputs = self.inputs(embedding, prompt);
         let b = embedding.shape()[0];
+        let coming = Cell::new(None);
         let compute = |list: &[Tensor]| -> Result<Vec<Tensor>> {
             let Inputs { embedding, values, prompt } = inputs.of(list);
             let model = self.with_values(&values, true)?;
             let prompt = prompt.map(Tensor::variable);
             let z = self.logits_of(model.as_ref(), embedding, prompt.as_ref())?;
+            let evidence = PseudoLabels::evidence(&z.detach())?;
+            coming.set(evidence.fetch()?);
             let (entropy, diversity) = l_mi.terms(&z)?;
-            let mut given = vec![z.detach(), entropy.detach(), diversity.detach()];
+            let mut given = vec![z.detach(), entropy.detach(), diversity.detach(), evidence];
             if !l_mi.counts(b) {
                 return Ok(given);
             }
@@ -309,10 +337,11 @@ impl Networks {
         let given = self.routines.tuning.run(&inputs.list(), compute)?;
         self.source.note_pass(b, true);
         let mut gradients = Gradients::default();
-        for (variable, gradient) in inputs.list()[1..].iter().zip(&given[3..]) {
+        for (variable, gradient) in inputs.list()[1..].iter().zip(&given[4..]) {
             gradients.insert(variable, gradient.clone());
         }
-        let [logits, entropy, diversity] = [0, 1, 2].map(|at| given[at].clone());
-        Ok(Tuning { logits, entropy, diversity, gradients })
+        let [logits, entropy, diversity, evidence] = [0, 1, 2, 3].map(|at| given[at].clone());
+        let evidence = coming.take().map_or(Evidence::Replayed(evidence), Evidence::Coming);
+        Ok(Tuning { logits, entropy, diversity, gradients, evidence })
     }
 }

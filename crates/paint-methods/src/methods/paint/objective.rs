@@ -71,13 +71,12 @@ impl MutualInformation {
     /// The terms of a batch of `b` as they were computed at batch `step`; the total is 0 where they do not take part.
     pub(super) fn losses(
         self,
-        entropy: &Tensor,
-        diversity: &Tensor,
+        [entropy, diversity]: [f32; 2],
         b: usize,
         step: u64,
     ) -> Result<Losses> {
-        let entropy = finite("the mean entropy", entropy.item()?, step)?;
-        let diversity = finite("the entropy of the mean", diversity.item()?, step)?;
+        let entropy = finite("the mean entropy", entropy, step)?;
+        let diversity = finite("the entropy of the mean", diversity, step)?;
         let total = self.entropy_weight * entropy - self.diversity_weight * diversity;
         let total = if self.counts(b) { total } else { 0.0 };
         Ok(Losses { entropy, diversity, consistency: None, total })

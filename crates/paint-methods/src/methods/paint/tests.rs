@@ -152,7 +152,8 @@ fn a_sample_is_confident_above_phi_and_with_a_weak_second() {
     let z = logits(&[[3f32.ln(), 0.0, -30.0], [0.0, 0.0, -30.0], [6f32.ln(), 0.0, 0.0]]);
     let confident = |settings: &Table| {
         let config = Config::read(settings).unwrap();
-        PseudoLabels::read(&z, config.phi, Quirks::of(&config)).unwrap().confident
+        let evidence = PseudoLabels::evidence(&z).unwrap().to_vec().unwrap();
+        PseudoLabels::of(&evidence, 3, config.phi, Quirks::of(&config)).confident
     };
     assert_eq!(confident(&toml! { phi = 0.6 }), [0, 2]);
     assert_eq!(confident(&toml! { phi = 0.6 phi_second = 0.2 }), [2]);

@@ -1,15 +1,24 @@
 //! Rows brought towards given moments; see [`crate::op::alignment`] for the formulas and their letters.
 
+use super::{Cpu, build, host};
+use crate::Result;
+use crate::backend::{Storage, TokenKernels};
 use crate::op::alignment::{Alignment, LEAST, evidence};
 
+impl TokenKernels for Cpu {
+    fn align(&self, x: &Storage, moments: [&Storage; 2], by: &Alignment) -> Result<[Storage; 3]> {
+        let [running, target] = moments.map(host);
+        let (mut next, mut weight) = (running.to_vec(), 0.0);
+        let rows = build(host(x).len(), |out| {
+            weight = align(host(x), &mut next, target, by, out);
+        });
+        let copied = |data: &[f32]| build(data.len(), |out| out.copy_from_slice(data));
+        Ok([rows, copied(&next), copied(&[weight])])
+    }
+}
+
 /// `running` becomes `[m, q]` with its share of the rows, `out` the rows brought towards `target`; returns `w`.
-pub(super) fn align(
-    x: &[f32],
-    running: &mut [f32],
-    target: &[f32],
-    by: &Alignment,
-    out: &mut [f32],
-) -> f32 {
+fn align(x: &[f32], running: &mut [f32], target: &[f32], by: &Alignment, out: &mut [f32]) -> f32 {
     let d = target.len() / 2;
     let rows = x.len() / d;
     if by.share != 0.0 {

@@ -56,7 +56,6 @@ use super::{
     Storage, Unary, Window, WindowKernels,
 };
 use crate::Result;
-use crate::op::alignment::Alignment;
 use crate::op::distort::{Distortion, Noise};
 use crate::shape::elem_count;
 
@@ -213,16 +212,6 @@ impl Backend for Cpu {
         Ok(build2([split[1]; 2], |mean, variance| {
             channelwise::moments(host(x), split, mean, variance);
         }))
-    }
-
-    fn align(&self, x: &Storage, moments: [&Storage; 2], by: &Alignment) -> Result<[Storage; 3]> {
-        let [running, target] = moments.map(host);
-        let (mut next, mut weight) = (running.to_vec(), 0.0);
-        let rows = build(host(x).len(), |out| {
-            weight = alignment::align(host(x), &mut next, target, by, out);
-        });
-        let copied = |data: &[f32]| build(data.len(), |out| out.copy_from_slice(data));
-        Ok([rows, copied(&next), copied(&[weight])])
     }
 
     fn channel_affine(

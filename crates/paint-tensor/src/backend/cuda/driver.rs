@@ -11,6 +11,8 @@ use std::ptr;
 use cudarc::driver::{result, sys};
 
 use super::arena::Supply;
+use super::compile::HOPPER;
+use super::fetch::Fetches;
 use super::kernel::{Kernel, Module};
 use super::param::Params;
 use super::record;
@@ -36,6 +38,7 @@ pub(super) struct Gpu {
     context: sys::CUcontext,
     stream: sys::CUstream,
     staging: Staging,
+    pub(super) fetches: Fetches,
     pub(super) properties: Properties,
 }
 
@@ -129,8 +132,8 @@ impl Gpu {
         // SAFETY: the device was given by the driver; the primary context lives as long as the process.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(failed("making a context on the GPU"))?;
-        let staging = Staging::default();
-        let mut gpu = Self { context, stream: ptr::null_mut(), staging, properties };
+        let (staging, fetches) = Default::default();
+        let mut gpu = Self { context, stream: ptr::null_mut(), staging, fetches, properties };
         gpu.enter()?;
         gpu.stream = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(failed("making a stream"))?;
@@ -188,7 +191,8 @@ impl Gpu {
         })
     }
 
-    /// Queues a kernel.
+    /// Queues a kernel. From Hopper on its blocks may start while those of the kernel before it end
+    /// (`after_earlier_work` in `kernels/types.cuh`).
     pub(super) fn launch<P: Params>(
         &self,
         kernel: &Kernel<P>,
@@ -198,17 +202,29 @@ impl Gpu {
         self.enter()?;
         let [x, y, z] = grid.blocks.map(|blocks| blocks as u32);
         let [wide, high] = grid.threads;
+        let mut overlap = sys::CUlaunchAttribute_st {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: wide,
+            blockDimY: high,
+            blockDimZ: 1,
+            sharedMemBytes: grid.shared,
+            hStream: self.stream(),
+            attrs: &raw mut overlap,
+            numAttrs: u32::from(self.properties.capability >= HOPPER),
+        };
         // SAFETY: the parameters are those in the kernel's text (`signature.rs` compares them), and the memory they
-        // name lives in buffers that return to the arena in stream order.
+        // name lives in buffers that return to the arena in stream order. A kernel that may start early waits for
+        // earlier work before anything else, which the same test checks.
         let launched = params.with_addresses(|addresses| unsafe {
-            result::launch_kernel(
-                kernel.function,
-                (x, y, z),
-                (wide, high, 1),
-                grid.shared,
-                self.stream(),
-                addresses,
-            )
+            let (function, addresses) = (kernel.function, addresses.as_mut_ptr());
+            sys::cuLaunchKernelEx(&raw const config, function, addresses, ptr::null_mut()).result()
         });
         launched.map_err(|error| failed(&format!("launching {}", kernel.name))(error))
     }

@@ -20,6 +20,8 @@ pub(super) const CHUNK: usize = 256;
 pub(super) const PACK: usize = 4;
 /// Rows with more elements than this are summed by more than one block.
 const LONG: usize = 1 << 14;
+/// By so many, whichever comes first and divides a row.
+const PARTS: [usize; 2] = [1024, 256];
 
 /// The constants of the kernels that sum columns or move neighbours.
 pub(super) fn layout_constants() -> Vec<Define> {
@@ -230,9 +232,12 @@ impl Cuda {
 
     /// Sums over the middle of `[outer, mid, inner]`: in one pass, or over chunks of rows and then over the chunks.
     pub(super) fn sums(&self, x: &Buffer, [outer, mid, inner]: [usize; 3]) -> Result<Buffer> {
-        if inner == 1 && mid > LONG && mid.is_multiple_of(CHUNK) {
-            let parts = self.sums(x, [outer * CHUNK, mid / CHUNK, 1])?;
-            return self.sums(&parts, [outer, CHUNK, 1]);
+        if inner == 1
+            && mid > LONG
+            && let Some(parts) = PARTS.into_iter().find(|&parts| mid.is_multiple_of(parts))
+        {
+            let sums = self.sums(x, [outer * parts, mid / parts, 1])?;
+            return self.sums(&sums, [outer, parts, 1]);
         }
         if inner == 1 {
             let out = self.take_f32(outer)?;

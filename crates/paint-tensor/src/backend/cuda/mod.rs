@@ -4,7 +4,6 @@
 //! stored as its first input is, while sums, statistics, losses and everything that belongs to a parameter stay
 //! `f32`. Operations that are never on that path read a widened copy.
 
-mod alignment;
 mod arena;
 mod attention;
 mod axes;
@@ -16,6 +15,7 @@ mod depthwise;
 mod distort;
 mod driver;
 mod elements;
+mod fetch;
 mod gelu_product;
 mod gemm;
 mod kernel;
@@ -32,6 +32,7 @@ mod rows;
 #[cfg(test)]
 mod signature;
 mod staging;
+mod tokens;
 mod training;
 mod trial;
 
@@ -43,14 +44,14 @@ use self::driver::Gpu;
 use self::matmul::Products;
 use self::modules::Kernels;
 use super::{
-    After, Attention, AttentionGrad, Backend, BackendEntry, Binary, Compute, Conv, Gate, Gemm,
-    Memory, Precision, Recording, Storage, Unary, Window,
+    After, Attention, AttentionGrad, Backend, BackendEntry, Binary, Compute, Conv, Fetch, Gate,
+    Gemm, Memory, Precision, Recording, Storage, Unary, Window,
 };
 use crate::Result;
-use crate::op::alignment::Alignment;
 use crate::op::distort::{Distortion, Noise};
 
 pub(crate) use self::buffer::Buffer;
+pub(crate) use self::fetch::Fetched;
 pub(crate) use self::record::Recorded;
 
 pub(crate) const ENTRY: BackendEntry = BackendEntry {
@@ -102,12 +103,11 @@ impl Backend for Cuda {
     }
 
     fn download(&self, x: &Storage) -> Result<Vec<f32>> {
-        let x = self.widened(x)?;
-        let mut data = vec![0.0; x.len()];
-        if !data.is_empty() {
-            self.gpu.copy_out(x.address(), &mut data)?;
-        }
-        Ok(data)
+        self.downloaded(x)
+    }
+
+    fn fetch(&self, x: &Storage) -> Result<Option<Fetch>> {
+        Ok(self.fetched(x)?.map(Fetch::Coming))
     }
 
     fn fill(&self, len: usize, value: f32) -> Result<Storage> {
@@ -222,10 +222,6 @@ impl Backend for Cuda {
 
     fn channel_moments(&self, x: &Storage, split: [usize; 3]) -> Result<(Storage, Storage)> {
         self.moments_of_channels(&self.widened(x)?, split)
-    }
-
-    fn align(&self, x: &Storage, moments: [&Storage; 2], by: &Alignment) -> Result<[Storage; 3]> {
-        self.align_rows(on_gpu(x), moments, by)
     }
 
     fn channel_affine(

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::alignment::By;
 use super::axes::{Axes, Broadcast};
 use super::buffer::Kind;
 use super::compile::Source;
@@ -15,6 +14,7 @@ use super::open::load;
 use super::param::{Read, Write};
 use super::pool::Window;
 use super::rows::{Beside, Chunks};
+use super::tokens::By;
 use super::training::{Adam, Sgd, Sizes};
 use super::{distort, elements, training};
 use crate::Result;
@@ -117,16 +117,17 @@ impl File for Planes {
 }
 
 kernels! {
-    /// `alignment.cu`.
-    struct Aligning {
+    /// `tokens.cu`.
+    struct Tokens {
         align: Family<Kind, (By, Read, Read, Read, Write, Write, Write, i32, i32)>,
+        token_moments: Family<Kind, (Read, Write, Write, i32, i32, i32)>,
     }
 }
 
-impl File for Aligning {
+impl File for Tokens {
     fn source() -> Source {
-        let text = include_str!("kernels/alignment.cu");
-        Source { name: "alignment", text, defines: Vec::new() }
+        let text = include_str!("kernels/tokens.cu");
+        Source { name: "tokens", text, defines: elements::layout_constants() }
     }
 }
 
@@ -195,7 +196,7 @@ loaded! {
         rowwise: Rowwise,
         layout: Layout,
         planes: Planes,
-        alignment: Aligning,
+        tokens: Tokens,
         distort: Distort,
         training: Training,
     }

@@ -1,5 +1,6 @@
 //! The declarations of kernels in Rust against the text of the `.cu` files: the same names in both, the same
-//! parameters, and the same members of every structure that is passed by value.
+//! parameters, and the same members of every structure that is passed by value. Every kernel begins with the wait that
+//! lets it start early.
 
 use std::collections::BTreeMap;
 
@@ -139,7 +140,9 @@ fn kernels_of(text: &str) -> BTreeMap<String, Vec<String>> {
             }
         }
         let name = tokens(rest)[0];
-        let (params, _) = parenthesised(&rest[name.len()..]);
+        let (params, body) = parenthesised(&rest[name.len()..]);
+        let body: String = body.split_whitespace().collect();
+        assert!(body.starts_with("{after_earlier_work();"), "{name} waits for nothing");
         let types = arguments(params).into_iter().map(|param| typed(param).0).collect();
         assert_eq!(kernels.insert(name.to_owned(), types), None, "{name} is defined twice");
     }
@@ -244,7 +247,7 @@ fn rows_of_uploaded_tables_are_as_long_as_the_kernels_read_them() {
 fn macros_parameters_and_members_are_read() {
     const TEXT: &str = "
         struct Two { int a, b[2]; };
-        #define MAKE(name, T) extern \"C\" __global__ void make_##name(Two two, const T *x, T *out, i64 n) { }
+        #define MAKE(name, T) extern \"C\" __global__ void make_##name(Two two, const T *x, T *out, i64 n) { after_earlier_work(); }
         MAKE(f32, float) MAKE(bf16, bf16)
     ";
     let text = preprocessed(TEXT);

@@ -21,21 +21,21 @@ const SMALL: usize = 64 << 10;
 /// Larger uploads (weights, once) go in pieces.
 const LARGE: usize = 64 << 20;
 
-struct Pinned {
-    host: *mut c_void,
-    bytes: usize,
-    /// Recorded behind the last transfer out of the buffer.
-    read: sys::CUevent,
+pub(super) struct Pinned {
+    pub(super) host: *mut c_void,
+    pub(super) bytes: usize,
+    /// Recorded behind the last transfer out of the buffer, or into it.
+    pub(super) moved: sys::CUevent,
 }
 
 // SAFETY: pinned memory and events belong to the context, not to a thread.
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    fn new(bytes: usize) -> std::result::Result<Self, result::DriverError> {
+    pub(super) fn new(bytes: usize) -> std::result::Result<Self, result::DriverError> {
         // SAFETY: the memory is written before it is read.
         let host = unsafe { result::malloc_host(bytes, 0) }?;
-        Ok(Self { host, bytes, read: event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)? })
+        Ok(Self { host, bytes, moved: event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)? })
     }
 }
 
@@ -43,8 +43,8 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         // SAFETY: both were made by `new`; the transfer has ended.
         unsafe {
-            let _ = event::synchronize(self.read);
-            let _ = event::destroy(self.read);
+            let _ = event::synchronize(self.moved);
+            let _ = event::destroy(self.moved);
             let _ = result::free_host(self.host);
         }
     }
@@ -87,10 +87,10 @@ impl Staging {
         // SAFETY: the buffer is as large as `data` and, after the wait, nobody reads it; it lives until its next turn,
         // which waits for this transfer. `address` has room for `data`.
         unsafe {
-            event::synchronize(buffer.read)?;
+            event::synchronize(buffer.moved)?;
             ptr::copy_nonoverlapping(data.as_ptr(), buffer.host.cast::<f32>(), data.len());
             sys::cuMemcpyHtoDAsync_v2(address, buffer.host, bytes, stream).result()?;
-            if let Err(error) = event::record(buffer.read, stream) {
+            if let Err(error) = event::record(buffer.moved, stream) {
                 // Without the event nobody would know when the buffer is free again.
                 let _ = result::stream::synchronize(stream);
                 return Err(error);

@@ -8,7 +8,7 @@ use super::*;
 fn keys(centre: f64, seed: u64) -> Keys {
     let mut rng = Seed(seed).derive("keys", &[]);
     let row = |_| (0..64).map(|_| (centre + 0.9 * rng.normal()) as f32).collect();
-    Keys { rows: (0..50).map(row).collect(), clean_images: 300 }
+    Keys::of((0..50).map(row).collect(), 300)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_domain_that_is_near_to_clean_images_is_found_in_many_and_not_in_runs_of_a_c
 fn single(centre: f64, spread: f64, seed: u64) -> Keys {
     let mut rng = Seed(seed).derive("single", &[]);
     let row = (0..64).map(|_| (centre + spread * rng.normal()) as f32).collect();
-    Keys { rows: vec![row], clean_images: 300 }
+    Keys::of(vec![row], 300)
 }
 
 #[test]

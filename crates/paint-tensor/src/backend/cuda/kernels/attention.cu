@@ -158,6 +158,7 @@ __device__ __forceinline__ void walk(int len, Load load, Work work) {
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, MODE == MODE_BF16 ? 3 : 2)
 attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse) {
+    after_earlier_work();
     Element *qs = OWN_AT(0);
     int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16 * BANDS;
     load_tile(qs, OWN, HEAD_OF(q, shape.q_len), q.row, first, shape.q_len);
@@ -218,6 +219,7 @@ attention_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse)
 
 // Σ dO O of each row and head, [B, h, M]: 8 lanes each, which read neighbours in memory.
 extern "C" __global__ void attention_delta(Shape shape, const Element *out, const Element *grad, float *delta, i64 n) {
+    after_earlier_work();
     i64 row = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 8;
     int lane = threadIdx.x % 8;
     float sum = 0.0f;
@@ -242,6 +244,7 @@ extern "C" __global__ void attention_delta(Shape shape, const Element *out, cons
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 2)
 attention_backward_queries(Shape shape, Rows q, Rows k, Rows v, Rows grad, const float *lse, const float *delta,
                            Element *dq, i64 dq_row) {
+    after_earlier_work();
     Element *qs = OWN_AT(0), *gs = OWN_AT(1);
     int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16 * BANDS;
     load_tile(qs, OWN, HEAD_OF(q, shape.q_len), q.row, first, shape.q_len);
@@ -280,6 +283,7 @@ attention_backward_queries(Shape shape, Rows q, Rows k, Rows v, Rows grad, const
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 2)
 attention_backward_keys(Shape shape, Rows q, Rows k, Rows v, Rows grad, const float *lse, const float *delta,
                         Element *dk, Element *dv, i64 dkv_row) {
+    after_earlier_work();
     Element *ks = OWN_AT(0), *vs = OWN_AT(1);
     int first = blockIdx.x * OWN, warp_row = threadIdx.x / 32 * 16 * BANDS;
     load_tile(ks, OWN, HEAD_OF(k, shape.kv_len), k.row, first, shape.kv_len);

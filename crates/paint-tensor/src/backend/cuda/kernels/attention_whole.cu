@@ -98,6 +98,7 @@ __device__ __forceinline__ void attend(int turn, u32 tile, u32 ks, u32 vs, float
 
 extern "C" __global__ void __launch_bounds__(256, 2)
 attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float *lse) {
+    after_earlier_work();
     u32 ks = first_tile(), vs = ks + TOKENS * ROW_BYTES, qs = vs + TOKENS * ROW_BYTES;
     int len = shape.q_len, group = threadIdx.x / 128;
     typedef Arriving<TOKENS, 256> Whole;
@@ -139,6 +140,7 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
 extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS <= 2 ? 2 : 1)
 attention_whole_backward(Shape shape, Rows q, Rows k, Rows v, Rows grad, const Element *out, const float *lse,
                          Element *dq, i64 dq_row, Element *dk, Element *dv, i64 dkv_row) {
+    after_earlier_work();
     const int bytes = ROWS * ROW_BYTES;
     u32 qs = first_tile(), gs = qs + bytes, ks = gs + bytes, vs = ks + bytes, slopes = vs + bytes;
     float *shifts = (float *)(memory + (slopes - shared_address(memory)) + GROUPS * bytes), *deltas = shifts + ROWS;

@@ -57,6 +57,7 @@ __device__ __forceinline__ Rgb recolored(const float *image, int pixels, int i, 
 // One block for each image of a look: the operations before contrast, whose mean grey needs the whole image, and then
 // the others.
 extern "C" __global__ void distort_colors(const Look *looks, const float *images, float *out, int pixels) {
+    after_earlier_work();
     Look look = looks[blockIdx.y];
     const float *image = images + (i64)blockIdx.x * 3 * pixels;
     out += ((i64)blockIdx.y * gridDim.x + blockIdx.x) * 3 * pixels;
@@ -97,6 +98,7 @@ __device__ __forceinline__ float normal(u64 seed, u64 place) {
 // One thread for each pixel of each image of a look. Where `noise` is null, it is computed.
 extern "C" __global__ void distort_places(const Look *looks, const float *colored, const float *noise, float std,
                                           float *out, int h, int w, i64 n) {
+    after_earlier_work();
     int pixels = h * w;
     i64 each = n / gridDim.y;
     FOR_ELEMENTS(i, each) {

@@ -47,10 +47,12 @@ __device__ __forceinline__ float of_two(int op, float a, float b) {
 }
 
 extern "C" __global__ void fill(float *out, float value, i64 n) {
+    after_earlier_work();
     FOR_ELEMENTS(i, n) out[i] = value;
 }
 
 extern "C" __global__ void unary(int op, float argument, const float *x, float *out, i64 n) {
+    after_earlier_work();
     FOR_ELEMENTS(i, n) out[i] = of_one(op, x[i], argument);
 }
 
@@ -72,6 +74,7 @@ __device__ __forceinline__ void zip(const A *a, const B *b, O *out, i64 n, F f) 
 
 #define BINARY(name, A, B, O)                                                                              \
     extern "C" __global__ void binary_##name(int op, const A *a, const B *b, O *out, i64 n) {              \
+        after_earlier_work();                                                                              \
         zip(a, b, out, n, [op](float x, float y) { return of_two(op, x, y); });                            \
     }
 BINARY(f32_f32, float, float, float)
@@ -81,17 +84,20 @@ BINARY(bf16_bf16, bf16, bf16, bf16)
 
 #define LERP(name, T)                                                                                      \
     extern "C" __global__ void lerp_##name(float weight, const T *a, const T *b, T *out, i64 n) {          \
+        after_earlier_work();                                                                              \
         zip(a, b, out, n, [weight](float x, float y) { return x + weight * (y - x); });                    \
     }
 LERP(f32, float) LERP(bf16, bf16)
 
 // `index` holds the places as the bits of floats.
 extern "C" __global__ void restore(const float *source, const float *index, float *out, i64 n) {
+    after_earlier_work();
     FOR_ELEMENTS(i, n) out[__float_as_uint(index[i])] = source[__float_as_uint(index[i])];
 }
 
 #define CAST(name, A, O)                                                                     \
     extern "C" __global__ void cast_to_##name(const A *a, O *out, i64 n) {                   \
+        after_earlier_work();                                                                \
         zip(a, a, out, n, [](float x, float) { return x; });                                 \
     }
 CAST(bf16, float, bf16)
@@ -115,6 +121,7 @@ __device__ __forceinline__ void normal(float x, float &cdf, float &pdf) {
 
 #define ACTIVATION(name, T)                                                                                \
     extern "C" __global__ void gelu_##name(const T *x, T *out, i64 n) {                                    \
+        after_earlier_work();                                                                              \
         zip(x, x, out, n, [](float value, float) {                                                         \
             float cdf, pdf;                                                                                \
             normal<T>(value, cdf, pdf);                                                                    \
@@ -122,6 +129,7 @@ __device__ __forceinline__ void normal(float x, float &cdf, float &pdf) {
         });                                                                                                \
     }                                                                                                      \
     extern "C" __global__ void gelu_backward_##name(const T *grad, const T *x, T *out, i64 n) {            \
+        after_earlier_work();                                                                              \
         zip(grad, x, out, n, [](float dy, float value) {                                                   \
             float cdf, pdf;                                                                                \
             normal<T>(value, cdf, pdf);                                                                    \
@@ -155,6 +163,7 @@ __device__ void broadcast(int op, const Broadcast &axes, const float *a, const f
 #define BROADCAST(name, N)                                                                                       \
     extern "C" __global__ void binary_broadcast_##name(int op, Broadcast axes, const float *a, const float *b,   \
                                                        float *out, i64 n) {                                      \
+        after_earlier_work();                                                                                    \
         broadcast<N>(op, axes, a, b, out, n);                                                                    \
     }
 BROADCAST(packs, PACK)

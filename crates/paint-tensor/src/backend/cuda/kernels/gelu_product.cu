@@ -162,6 +162,7 @@ __device__ __forceinline__ void finish(const float *sums, char *passing, Place p
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(384, 1)
 gelu_product(const __grid_constant__ Map a, const __grid_constant__ Map b, Sizes sizes, const float *bias,
              float *argument, float *out) {
+    after_earlier_work();
     u32 stages = (shared_address(memory) + 1023) / 1024 * 1024;
     char *passing = memory + (stages - shared_address(memory)) + STAGES * STAGE_BYTES;
     u32 full = shared_address(passing) + 8 * PASSING, empty = full + STAGES * 8, turns = empty + STAGES * 8;

@@ -25,9 +25,11 @@ __device__ void sum_columns(const T *x, float *out, int mid, int inner, int chun
     if (threadIdx.y == 0 && column < inner) out[((i64)blockIdx.z * gridDim.y + blockIdx.y) * inner + column] = sum;
 }
 extern "C" __global__ void sum_columns_f32(const float *x, float *out, int mid, int inner, int chunk) {
+    after_earlier_work();
     sum_columns(x, out, mid, inner, chunk);
 }
 extern "C" __global__ void sum_columns_bf16(const bf16 *x, float *out, int mid, int inner, int chunk) {
+    after_earlier_work();
     sum_columns(x, out, mid, inner, chunk);
 }
 
@@ -41,8 +43,14 @@ __device__ void sum_rows(const T *x, float *out, i64 d) {
     sum = block_sum(sum);
     if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
-extern "C" __global__ void sum_rows_f32(const float *x, float *out, i64 d) { sum_rows(x, out, d); }
-extern "C" __global__ void sum_rows_bf16(const bf16 *x, float *out, i64 d) { sum_rows(x, out, d); }
+extern "C" __global__ void sum_rows_f32(const float *x, float *out, i64 d) {
+    after_earlier_work();
+    sum_rows(x, out, d);
+}
+extern "C" __global__ void sum_rows_bf16(const bf16 *x, float *out, i64 d) {
+    after_earlier_work();
+    sum_rows(x, out, d);
+}
 
 // Per chunk of rows: [chunks, 2, d] with Σ dy x̂ and Σ dy.
 template <class T, class G>
@@ -68,6 +76,7 @@ __device__ void layer_norm_affine(const T *x, const float *stats, const G *grad,
 #define AFFINE(name, T, G)                                                                                      \
     extern "C" __global__ void layer_norm_affine_##name(const T *x, const float *stats, const G *grad,          \
                                                         float *out, int rows, int d, int chunk) {               \
+        after_earlier_work();                                                                                   \
         layer_norm_affine(x, stats, grad, out, rows, d, chunk);                                                 \
     }
 AFFINE(f32_f32, float, float)
@@ -94,11 +103,18 @@ __device__ void permute(Axes axes, const T *x, T *out, i64 n) {
         out[i] = x[at];
     }
 }
-extern "C" __global__ void permute_packs(Axes axes, const Four *x, Four *out, i64 n) { permute(axes, x, out, n); }
-extern "C" __global__ void permute_single(Axes axes, const One *x, One *out, i64 n) { permute(axes, x, out, n); }
+extern "C" __global__ void permute_packs(Axes axes, const Four *x, Four *out, i64 n) {
+    after_earlier_work();
+    permute(axes, x, out, n);
+}
+extern "C" __global__ void permute_single(Axes axes, const One *x, One *out, i64 n) {
+    after_earlier_work();
+    permute(axes, x, out, n);
+}
 
 // [rows, columns] -> [columns, rows], by tiles of COLUMNS x COLUMNS.
 extern "C" __global__ void turn(const float *x, float *out, int rows, int columns) {
+    after_earlier_work();
     __shared__ float tile[COLUMNS][COLUMNS + 1];
     int column = blockIdx.x * COLUMNS + threadIdx.x, row = blockIdx.y * COLUMNS + threadIdx.x;
     for (int y = threadIdx.y; y < COLUMNS; y += LANES) {
@@ -128,6 +144,7 @@ __device__ void copy_rows(const T *x, i64 from, i64 from_row, O *out, i64 to, i6
 #define COPY(name, T, O, N)                                                                                    \
     extern "C" __global__ void copy_rows_##name(const T *x, i64 from, i64 from_row, O *out, i64 to,            \
                                                 i64 to_row, i64 width, i64 n) {                                \
+        after_earlier_work();                                                                                  \
         copy_rows<T, O, N>(x, from, from_row, out, to, to_row, width, n);                                      \
     }
 COPY(packs_f32_f32, float, float, PACK)
@@ -140,11 +157,13 @@ COPY(single_bf16_f32, bf16, float, 1)
 COPY(single_bf16_bf16, bf16, bf16, 1)
 
 extern "C" __global__ void gather(const float *x, const float *index, float *out, int width, i64 n) {
+    after_earlier_work();
     FOR_ELEMENTS(i, n) out[i] = x[(i64)__float_as_int(index[i / width]) * width + i % width];
 }
 
 // Output row r sums the rows whose index is r, in order: the same bits every time.
 extern "C" __global__ void scatter_add(const float *x, const float *index, float *out, int rows, int width, i64 n) {
+    after_earlier_work();
     FOR_ELEMENTS(i, n) {
         int target = i / width;
         float sum = 0.0f;
@@ -156,6 +175,7 @@ extern "C" __global__ void scatter_add(const float *x, const float *index, float
 
 // A row of the table, for each `blockIdx.y`: address to copy from, address to copy to, and number of words.
 extern "C" __global__ void copy_all(const u64 *table) {
+    after_earlier_work();
     const u64 *row = table + 3 * blockIdx.y;
     const u32 *from = (const u32 *)row[0];
     u32 *to = (u32 *)row[1];

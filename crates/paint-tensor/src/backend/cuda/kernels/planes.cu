@@ -11,6 +11,7 @@
 // Mean and biased variance of channel blockIdx.x of [outer, channels, inner], in two passes.
 extern "C" __global__ void channel_moments(const float *x, float *mean, float *variance, int outer, int channels,
                                            int inner) {
+    after_earlier_work();
     float sum = 0.0f, squares = 0.0f, count = (float)outer * inner;
     { EACH_OF_CHANNEL(at) sum += x[at]; }
     float centre = block_sum(sum) / count;
@@ -26,6 +27,7 @@ extern "C" __global__ void channel_moments(const float *x, float *mean, float *v
 extern "C" __global__ void channel_affine(const float *x, const float *scale, const float *shift,
                                           const float *residual, int gated, float *out, int channels, int inner,
                                           i64 n) {
+    after_earlier_work();
     FOR_ELEMENTS(i, n) {
         int channel = (u32)i / (u32)inner % (u32)channels;
         float y = scale[channel] * x[i] + shift[channel];
@@ -42,6 +44,7 @@ __device__ __forceinline__ float through(float grad, float x, const float *scale
 extern "C" __global__ void channel_gradient_sums(const float *x, const float *grad, const float *centre,
                                                  const float *scale, const float *shift, float *plain,
                                                  float *centred, int outer, int channels, int inner) {
+    after_earlier_work();
     float sum = 0.0f, product = 0.0f, c = centre[blockIdx.x];
     EACH_OF_CHANNEL(at) {
         float g = through(grad[at], x[at], scale, shift, blockIdx.x);
@@ -59,6 +62,7 @@ extern "C" __global__ void channel_gradient_sums(const float *x, const float *gr
 extern "C" __global__ void channel_combine(const float *x, const float *grad, const float *a, const float *b,
                                            const float *c, const float *scale, const float *shift, float *out,
                                            int channels, int inner, i64 n) {
+    after_earlier_work();
     FOR_ELEMENTS(i, n) {
         int channel = (u32)i / (u32)inner % (u32)channels;
         float g = through(grad[i], x[i], scale, shift, channel);
@@ -77,6 +81,7 @@ struct Window {
     x0 = max(x0, 0);
 
 extern "C" __global__ void max_pool(Window w, const float *x, float *out, float *place, i64 n) {
+    after_earlier_work();
     int target = w.out_height * w.out_width;
     FOR_ELEMENTS(i, n) {
         const float *plane = x + i / target * w.height * w.width;
@@ -104,6 +109,7 @@ extern "C" __global__ void max_pool(Window w, const float *x, float *out, float 
     int first_x = px < w.side ? 0 : (px - w.side) / w.stride + 1, last_x = min(px / w.stride, w.out_width - 1);
 
 extern "C" __global__ void max_pool_backward(Window w, const float *place, const float *grad, float *dx, i64 n) {
+    after_earlier_work();
     int source = w.height * w.width, target = w.out_height * w.out_width;
     FOR_ELEMENTS(i, n) {
         i64 plane = i / source * target;
@@ -120,6 +126,7 @@ extern "C" __global__ void max_pool_backward(Window w, const float *place, const
 }
 
 extern "C" __global__ void avg_pool(Window w, const float *x, float *out, i64 n) {
+    after_earlier_work();
     int target = w.out_height * w.out_width;
     float factor = 1.0f / (w.side * w.side);
     FOR_ELEMENTS(i, n) {
@@ -134,6 +141,7 @@ extern "C" __global__ void avg_pool(Window w, const float *x, float *out, i64 n)
 }
 
 extern "C" __global__ void avg_pool_backward(Window w, const float *grad, float *dx, i64 n) {
+    after_earlier_work();
     int source = w.height * w.width, target = w.out_height * w.out_width;
     float factor = 1.0f / (w.side * w.side);
     FOR_ELEMENTS(i, n) {
@@ -175,6 +183,7 @@ __device__ __forceinline__ void columns_by(const Conv &c, const float *x, float 
 // Columns of one group, whose channels begin at `first` of `inputs`: [batch, channels kh kw, oh ow], or
 // [channels kh kw, batch, oh ow] if rows come first.
 extern "C" __global__ void columns(Conv c, const float *x, float *out, i64 n) {
+    after_earlier_work();
     if (c.out_width % 4)
         columns_by<1>(c, x, out, n);
     else
@@ -192,6 +201,7 @@ __device__ __forceinline__ int reader(int at, int tap, int padding, int stride, 
 // The adjoint of `columns` with images first: each pixel of the group's channels gathers its sum into
 // dx [batch, inputs, H, W].
 extern "C" __global__ void columns_backward(Conv c, const float *columns, float *dx, i64 n) {
+    after_earlier_work();
     int pixels = c.out_height * c.out_width;
     FOR_ELEMENTS(i, n) {
         u32 row = (u32)i / (u32)c.width, plane = row / (u32)c.height;
@@ -217,6 +227,7 @@ struct Depthwise {
 
 // Each channel of [rows, width, channels], rows of images one after the other, by its kernel of [side, side, channels].
 extern "C" __global__ void depthwise(Depthwise d, const float *x, const float *weight, float *out, i64 n) {
+    after_earlier_work();
     int half_side = d.side / 2;
     FOR_ELEMENTS(i, n) {
         int channel = i % d.channels, at = i / d.channels % d.width;
@@ -236,6 +247,7 @@ extern "C" __global__ void depthwise(Depthwise d, const float *x, const float *w
 // Partial sums [parts, side, side, channels] of the gradient of the kernels; part p takes rows p, p + parts, ...
 extern "C" __global__ void depthwise_backward_weight(Depthwise d, const float *x, const float *grad, float *out,
                                                      int parts, i64 n) {
+    after_earlier_work();
     int half_side = d.side / 2;
     FOR_ELEMENTS(i, n) {
         int channel = i % d.channels, v = i / d.channels % d.side, u = i / ((i64)d.channels * d.side) % d.side;

@@ -141,10 +141,12 @@ __device__ void layer_norm_backward_any(const T *x, const float *stats, const fl
                         int rows, int d
 #define NORM(name, T, CHUNKS)                                                                  \
     extern "C" __global__ void layer_norm_##name##_##CHUNKS(NORM_ARGS(T)) {                    \
+        after_earlier_work();                                                                  \
         layer_norm<T, CHUNKS>(x, gamma, beta, eps, out, stats, rows, d);                       \
     }
 #define BACK(name, T, G, CHUNKS)                                                               \
     extern "C" __global__ void layer_norm_backward_##name##_##CHUNKS(BACK_ARGS(T, G)) {        \
+        after_earlier_work();                                                                  \
         layer_norm_backward<T, G, CHUNKS>(x, stats, gamma, grad, earlier, dx, rows, d);                 \
     }
 #define SIZES(CHUNKS)                                                                          \
@@ -155,16 +157,19 @@ SIZES(1) SIZES(2) SIZES(3) SIZES(4) SIZES(6)
 
 #define ANY(name, T)                                                                           \
     extern "C" __global__ void layer_norm_##name##_any(NORM_ARGS(T)) {                         \
+        after_earlier_work();                                                                  \
         layer_norm_any<T>(x, gamma, beta, eps, out, stats, rows, d);                           \
     }
 #define BACK_ANY(name, T, G)                                                                   \
     extern "C" __global__ void layer_norm_backward_##name##_any(BACK_ARGS(T, G)) {             \
+        after_earlier_work();                                                                  \
         layer_norm_backward_any<T, G>(x, stats, gamma, grad, earlier, dx, rows, d);                     \
     }
 ANY(f32, float) ANY(bf16, bf16)
 BACK_ANY(f32_f32, float, float) BACK_ANY(bf16_f32, bf16, float) BACK_ANY(bf16_bf16, bf16, bf16)
 
 extern "C" __global__ void softmax(const float *x, float *out, int rows, int d) {
+    after_earlier_work();
     ROW_OF_WARP(row, rows)
     x += (i64)row * d;
     out += (i64)row * d;
@@ -178,6 +183,7 @@ extern "C" __global__ void softmax(const float *x, float *out, int rows, int d) 
 
 // dx = y (dy - <y, dy>).
 extern "C" __global__ void softmax_backward(const float *y, const float *grad, float *dx, int rows, int d) {
+    after_earlier_work();
     ROW_OF_WARP(row, rows)
     y += (i64)row * d;
     grad += (i64)row * d;
@@ -188,6 +194,7 @@ extern "C" __global__ void softmax_backward(const float *y, const float *grad, f
 }
 
 extern "C" __global__ void log_softmax(const float *x, float *out, int rows, int d) {
+    after_earlier_work();
     ROW_OF_WARP(row, rows)
     x += (i64)row * d;
     float top = -INFINITY, sum = 0.0f;
@@ -200,6 +207,7 @@ extern "C" __global__ void log_softmax(const float *x, float *out, int rows, int
 
 // dx = dy - exp(y) Σ dy.
 extern "C" __global__ void log_softmax_backward(const float *y, const float *grad, float *dx, int rows, int d) {
+    after_earlier_work();
     ROW_OF_WARP(row, rows)
     y += (i64)row * d;
     grad += (i64)row * d;
@@ -210,6 +218,7 @@ extern "C" __global__ void log_softmax_backward(const float *y, const float *gra
 }
 
 extern "C" __global__ void l2_normalize(const float *x, float *out, float *factor, int rows, int d) {
+    after_earlier_work();
     ROW_OF_WARP(row, rows)
     x += (i64)row * d;
     float squares = 0.0f;
@@ -224,6 +233,7 @@ extern "C" __global__ void l2_normalize(const float *x, float *out, float *facto
 // dx = f (dy - y <y, dy>); where the norm was clamped, dx = f dy.
 extern "C" __global__ void l2_normalize_backward(const float *y, const float *factor, const float *grad, float *dx,
                                                  int rows, int d) {
+    after_earlier_work();
     ROW_OF_WARP(row, rows)
     y += (i64)row * d;
     grad += (i64)row * d;

@@ -80,6 +80,7 @@ __device__ Rgb look(const unsigned char *image, const View &view, const Sizes &s
 
 // One block for each image of the batch.
 extern "C" __global__ void compose(const unsigned char *bytes, const Draw *draws, float *out, Sizes s) {
+    after_earlier_work();
     __shared__ Draw draw;
     const int words = sizeof(Draw) / 4;
     if (threadIdx.x < words) ((u32 *)&draw)[threadIdx.x] = ((const u32 *)(draws + blockIdx.x))[threadIdx.x];
@@ -120,6 +121,7 @@ struct Slot {
 
 // Σ g² of each block's part of each parameter; the order of the sums is always the same.
 extern "C" __global__ void gradient_squares(const Slot *slots, float *parts) {
+    after_earlier_work();
     const Slot slot = slots[blockIdx.y];
     float sum = 0.0f;
     FOR_ELEMENTS(i, slot.n) sum += slot.grad[i] * slot.grad[i];
@@ -129,6 +131,7 @@ extern "C" __global__ void gradient_squares(const Slot *slots, float *parts) {
 
 // The norm of all gradients, and the factor that brings it down to `clip`.
 extern "C" __global__ void clip_factor(const float *parts, int n, float clip, float *out) {
+    after_earlier_work();
     float sum = 0.0f;
     for (int i = threadIdx.x; i < n; i += blockDim.x) sum += parts[i];
     sum = block_sum(sum);
@@ -152,6 +155,7 @@ struct Sgd {
 
 // The first velocity is the gradient itself: `first` is null then.
 extern "C" __global__ void sgd_all(const Slot *slots, const float *factor, Sgd rule) {
+    after_earlier_work();
     const Slot slot = slots[blockIdx.y];
     float scale = factor ? *factor : 1.0f;
     FOR_ELEMENTS(i, slot.n) {
@@ -167,6 +171,7 @@ struct Adam {
 };
 
 extern "C" __global__ void adam_all(const Slot *slots, const float *factor, Adam rule) {
+    after_earlier_work();
     const Slot slot = slots[blockIdx.y];
     float scale = factor ? *factor : 1.0f;
     bool beside = rule.decoupled != 0.0f;
@@ -197,6 +202,7 @@ __device__ __forceinline__ void add_scaled(const T *residual, const T *x, const 
 #define ADD_SCALED(name, T, N)                                                                                   \
     extern "C" __global__ void add_scaled_##name(const T *residual, const T *x, const float *factors, T *out,    \
                                                  int width, i64 n) {                                             \
+        after_earlier_work();                                                                                    \
         add_scaled<T, N>(residual, x, factors, out, width, n);                                                   \
     }
 ADD_SCALED(packs_f32, float, 4)

@@ -1,5 +1,5 @@
-// The start of every kernel file: element types, conversions, the ReLU, and sums over a warp or a block. No header is
-// included, so that compiling at run time needs no CUDA toolkit on the machine.
+// The start of every kernel file: element types, conversions, the ReLU, the wait for earlier work, and sums over a warp
+// or a block. No header is included, so that compiling at run time needs no CUDA toolkit on the machine.
 
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -40,6 +40,14 @@ struct alignas(sizeof(T) * N) Pack {
 
 // Where something in shared memory is, as instructions name it.
 __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
+// The first statement of every kernel. From Hopper on, the blocks of a kernel may start while the one before it ends;
+// they wait here until all that was queued earlier is done and its results can be read.
+__device__ __forceinline__ void after_earlier_work() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 #define FOR_ELEMENTS(i, n) \
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
