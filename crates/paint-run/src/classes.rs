@@ -57,3 +57,22 @@ pub(crate) fn check_names(options: &Options, info: &Info, num_classes: usize) ->
         format!("names of classes: expected {num_classes}, as many as the model has, found {count}")
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_a_benchmark_are_for_a_model_of_as_many_classes() {
+        let refused = |name, num_classes, model| {
+            let info = Info { name, num_classes, class_indices: None, class_names: None };
+            check(&Options::default(), &info, model).map_err(|error| error.to_string())
+        };
+        assert_eq!(refused("cifar10-c", 10, 10), Ok(()));
+        let why = "labels of cifar10-c: expected those of 1000 classes, as the model has, found 10";
+        assert!(refused("cifar10-c", 10, 1000).unwrap_err().ends_with(why));
+        // Labels of other images show only how many classes there are at least.
+        assert_eq!(refused("npy", 10, 1000), Ok(()));
+        assert!(refused("npy", 11, 10).unwrap_err().contains("of 10 classes"));
+    }
+}

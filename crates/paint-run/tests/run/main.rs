@@ -7,4 +7,5 @@ mod resume;
 mod runner;
 mod session;
 mod single_images;
+mod statistics;
 mod support;
