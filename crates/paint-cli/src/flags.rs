@@ -258,3 +258,28 @@ impl EarlierFlags {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_of_a_method_is_refused_while_the_network_chooses_the_method() {
+        let apply = |assignments: &[&str]| {
+            let mut draft = Draft::default();
+            draft.set("method.name", AUTO).unwrap();
+            let assignments = assignments.iter().map(ToString::to_string).collect();
+            SetFlag { assignments }.apply(&mut draft).map(|()| draft)
+        };
+        for setting in ["keel.x=", "keel.lr=1e-3"] {
+            let error = apply(&[setting]).unwrap_err();
+            assert!(error.is_usage());
+            let message = error.to_string();
+            assert!(message.contains(&format!("--set {setting}: the network")), "{message}");
+            assert!(message.contains("--method keel"), "{message}");
+        }
+        // An assignment may choose the method, wherever it stands.
+        let draft = apply(&["keel.lr=1e-3", "method.name=keel"]).unwrap();
+        assert_eq!(draft.get("method.lr").and_then(toml::Value::as_float), Some(1e-3));
+    }
+}

@@ -155,3 +155,17 @@ fn rewrite(readme: &Path, all: &[(String, Results)], check: bool) -> anyhow::Res
         (false, false) => Ok(write_text(readme, &new)?),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_called_by_their_last_part_or_by_their_path_where_two_end_alike() {
+        let names = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(names(&["out/a", "b"]).unwrap(), ["a", "b"]);
+        assert_eq!(names(&["x/a", "b", "y/a"]).unwrap(), ["x/a", "b", "y/a"]);
+        let error = names(&["x/a", "b", "x/a/"]).unwrap_err().to_string();
+        assert_eq!(error, "x/a/ is given twice");
+    }
+}

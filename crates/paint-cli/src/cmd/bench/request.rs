@@ -216,4 +216,12 @@ mod tests {
         );
         assert!(swept("eta=0.2").is_err() && swept("paint.eta").is_err());
     }
+
+    #[test]
+    fn a_sweep_over_the_same_value_twice_is_refused() {
+        let error = swept("tent.lr=0.001,1e-3").unwrap_err();
+        assert!(error.is::<Usage>());
+        let expected = "--sweep: tent lr=0.001 and tent lr=1e-3 are one and the same";
+        assert_eq!(error.to_string(), expected);
+    }
 }
