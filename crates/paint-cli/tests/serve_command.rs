@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 
 #[path = "../../paint-serve/tests/serve/measured.rs"]
 mod measured;
@@ -23,6 +24,8 @@ const CLASSES: usize = 10;
 struct Served {
     child: Child,
     address: String,
+    /// Everything that it says, once it has ended.
+    log: JoinHandle<Vec<String>>,
 }
 
 impl Served {
@@ -42,9 +45,9 @@ impl Served {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let said = lines.find(|line| line.starts_with("inference at ")).unwrap();
         // The log must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
+        let log = std::thread::spawn(move || lines.collect());
         let address = said.split(['/', ',']).nth(2).unwrap().to_owned();
-        Self { child, address }
+        Self { child, address, log }
     }
 
     /// The whole answer to a batch of a stream.
@@ -88,9 +91,15 @@ impl Served {
         self.child.wait().unwrap();
     }
 
-    fn terminate(mut self) {
+    fn terminate(self) {
+        let (status, log) = self.ended();
+        assert_eq!(status, Some(0), "{log:?}");
+    }
+
+    /// SIGTERM; its exit status, and its log.
+    fn ended(mut self) -> (Option<i32>, Vec<String>) {
         self.signal("-TERM");
-        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        (self.child.wait().unwrap().code(), self.log.join().unwrap())
     }
 }
 
@@ -172,6 +181,25 @@ fn a_server_that_slept_past_its_lease_has_no_say_in_the_stream() {
     found.push(slow.step("cam", &batches[3]));
     assert_eq!(found, expected);
     slow.terminate();
+}
+
+#[test]
+fn a_server_that_could_not_save_logs_it_and_ends_with_status_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = tiny::weights(folder.path());
+    let state = folder.path().join("state");
+    let server = Served::start(&weights, "tent", &state, &[]);
+    server.step("cam", &tiny::pixels(0, 8));
+    // Another file can take the place of a file, not that of a folder.
+    let place = state.join("paint/cam.safetensors");
+    std::fs::remove_file(&place).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    let refused = server.ask("cam", &tiny::pixels(8, 8));
+    assert!(refused.starts_with(b"HTTP/1.1 500"), "{}", String::from_utf8_lossy(&refused));
+    let (status, log) = server.ended();
+    assert_eq!(status, Some(1), "{log:?}");
+    assert!(log.iter().any(|line| line.contains(r#""saved":false"#)), "{log:?}");
+    assert!(log.iter().any(|line| line.contains("not every state was saved")), "{log:?}");
 }
 
 #[test]

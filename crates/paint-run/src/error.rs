@@ -244,6 +244,21 @@ impl Error {
         }
     }
 
+    /// True if a file of arrays was read and is not one that was written here, so that only another file helps.
+    pub fn is_damaged_file(&self) -> bool {
+        use paint_nn::checkpoint::Error as File;
+        match self {
+            Self::Arrays(file) | Self::Model(paint_nn::Error::File(file)) => matches!(
+                file,
+                File::UnknownFormat { .. }
+                    | File::Malformed { .. }
+                    | File::Damaged { .. }
+                    | File::Kind { .. }
+            ),
+            _ => false,
+        }
+    }
+
     /// A configuration that cannot be used, and why.
     pub fn config(why: impl Into<String>) -> Self {
         Self::Config { why: why.into() }

@@ -29,6 +29,8 @@ pub(crate) enum Fault {
     Busy(String),
     /// 503: the deadline has passed, or the server is about to end.
     Late(String),
+    /// 500: a file of the stream cannot be read as it is.
+    Damaged(String),
     /// 500: the server failed.
     Failed(String),
 }
@@ -51,7 +53,7 @@ impl Fault {
             Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Late(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Damaged(_) | Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -67,6 +69,7 @@ impl Fault {
             | Self::Encoding(text)
             | Self::Busy(text)
             | Self::Late(text)
+            | Self::Damaged(text)
             | Self::Failed(text) => text,
         }
     }

@@ -1,6 +1,8 @@
 //! A stream in the hands of the thread that learns: its session, and when it is saved.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Shared;
 use super::job::mean_entropy;
+use super::task::Command;
 use crate::clock::now;
 use crate::fault::Fault;
 use crate::looks::Looks;
@@ -42,16 +45,47 @@ pub(super) struct Held {
     since_snapshot: u64,
 }
 
-fn io(action: &str, path: &std::path::Path, error: &std::io::Error) -> Fault {
+fn io(action: &str, path: &Path, error: &std::io::Error) -> Fault {
     Fault::Failed(format!("cannot {action} {}: {error}", path.display()))
 }
 
-/// What is kept is not what was asked for.
+/// No snapshot is the one that was asked for.
 fn missing(error: paint_run::Error) -> Fault {
     match error {
-        paint_run::Error::Checkpoint { .. } => Fault::Conflict(error.to_string()),
+        paint_run::Error::Checkpoint { .. } => Fault::NotFound(error.to_string()),
         other => other.into(),
     }
+}
+
+/// A fault of the content of a file says what heals it; one of the disk may pass.
+fn unreadable(error: paint_run::Error) -> Fault {
+    if error.is_damaged_file() { damaged(&error) } else { error.into() }
+}
+
+fn read_meta(path: &Path) -> Result<Meta, Fault> {
+    let found = |error| {
+        damaged(&format!("expected what paint serve writes, found {error}: {}", path.display()))
+    };
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(found),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Meta::default()),
+        Err(error) => Err(io("read", path, &error)),
+    }
+}
+
+/// Renames a damaged file, if it is there: somebody may want to know what happened to it.
+fn set_aside(path: &Path) -> Result<(), Fault> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".damaged");
+    match std::fs::rename(path, &aside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("rename", path, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn damaged(why: &impl fmt::Display) -> Fault {
+    let remedy = "roll the stream back to a snapshot, or reset it";
+    Fault::Damaged(format!("the stream cannot be read ({remedy}): {why}"))
 }
 
 impl Held {
@@ -60,18 +94,9 @@ impl Held {
         let model = &key.model;
         let (path, lease) = model.storage.open(&key.id)?;
         let meta_path = path.with_extension("json");
-        let meta = match std::fs::read(&meta_path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                Fault::Failed(format!(
-                    "expected what paint serve writes, found {error}: {}",
-                    meta_path.display()
-                ))
-            })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Meta::default(),
-            Err(error) => return Err(io("read", &meta_path, &error)),
-        };
+        let meta = read_meta(&meta_path)?;
         let deployment = Arc::clone(&model.deployment);
-        let session = Session::with_state(deployment, &path, 0)?;
+        let session = Session::with_state(deployment, &path, 0).map_err(unreadable)?;
         let live = Arc::new(Live::new(key.clone(), lease));
         {
             let mut inside = live.lock();
@@ -93,6 +118,36 @@ impl Held {
         held.measure();
         held.publish();
         Ok(held)
+    }
+
+    /// Makes a stream readable again whose `damage` was found when it was opened, if the command is one that gives up
+    /// what was learnt last. Says what remains to be done.
+    pub(super) fn heal(key: &Key, command: Command, damage: Fault) -> Result<Command, Fault> {
+        let (path, _lease) = key.model.storage.open(&key.id)?;
+        let remaining = match command {
+            Command::RollBack(step) => {
+                let is_meant = |(of, _): &(u64, PathBuf)| step.is_none_or(|step| step == *of);
+                if !history::kept(&path)?.iter().any(is_meant) {
+                    let asked = step
+                        .map_or_else(|| "one".to_owned(), |step| format!("that of step {step}"));
+                    let found =
+                        format!("snapshots: expected {asked}, found none; {}", damage.message());
+                    return Err(Fault::NotFound(found));
+                }
+                let restored = history::roll_back(&path, step).map_err(missing)?;
+                Command::RollBack(Some(restored.batches))
+            }
+            Command::Reset => {
+                set_aside(&path)?;
+                Command::Reset
+            }
+            _ => return Err(damage),
+        };
+        let meta_path = path.with_extension("json");
+        if matches!(read_meta(&meta_path), Err(Fault::Damaged(_))) {
+            set_aside(&meta_path)?;
+        }
+        Ok(remaining)
     }
 
     /// What answers name the present state by: resets and rollbacks, then steps.
@@ -273,7 +328,7 @@ impl Held {
 
     fn snapshot_step(&self, step: Option<u64>) -> Result<u64, Fault> {
         let newest = || Ok(history::kept(&self.path)?.last().map(|(step, _)| *step));
-        let none = || Fault::Conflict("snapshots: expected one, found none".to_owned());
+        let none = || Fault::NotFound("snapshots: expected one, found none".to_owned());
         step.map_or_else(newest, |step| Ok(Some(step))).and_then(|step| step.ok_or_else(none))
     }
 

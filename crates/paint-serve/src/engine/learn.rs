@@ -122,7 +122,7 @@ impl Learn {
             self.shared.journal.audit(id, how, "asked for", step);
             self.shared.table.insert(Arc::clone(&held.live));
             self.held.insert(id.clone(), held);
-            self.make_room(id)?;
+            self.make_room(id);
         }
         let held = self.held.get_mut(id);
         held.ok_or_else(|| Fault::Failed(format!("expected stream {id} in memory, found none")))
@@ -138,14 +138,18 @@ impl Learn {
         }
     }
 
-    /// Moves the streams that were not used for the longest time to the disk, until the rest fits.
-    fn make_room(&mut self, id: &Key) -> Result<(), Fault> {
+    /// Moves the streams that were not used for the longest time to the disk, until the rest fits. One that cannot be
+    /// saved stays, and is no concern of whoever asks for this one.
+    fn make_room(&mut self, id: &Key) {
+        let mut staying = vec![id.clone()];
         while self.shared.table.bytes() > self.shared.options.stream_memory
-            && let Some(oldest) = self.shared.table.oldest(id)
+            && let Some(oldest) = self.shared.table.oldest(&staying)
         {
-            self.evict(&oldest, "memory")?;
+            if let Err(fault) = self.evict(&oldest, "memory") {
+                log("error", "evict", &json!({ "stream": oldest, "error": format!("{fault:?}") }));
+                staying.push(oldest);
+            }
         }
-        Ok(())
     }
 
     /// Moves a stream to the disk, on record.
@@ -179,9 +183,9 @@ impl Learn {
         // Whoever asks again on this answer finds the room free.
         drop(slot);
         let _ = reply.send(answer);
-        let closed =
-            if bounds.end && is_answered { self.end(&stream) } else { self.make_room(&stream) };
-        if let Err(fault) = closed {
+        if !(bounds.end && is_answered) {
+            self.make_room(&stream);
+        } else if let Err(fault) = self.end(&stream) {
             log("error", "save", &json!({ "stream": stream, "error": format!("{fault:?}") }));
         }
     }
@@ -244,9 +248,7 @@ impl Learn {
                 held.session.batches_seen(),
             );
         }
-        if let Err(fault) = self.make_room(stream) {
-            log("error", "evict", &json!({ "error": format!("{fault:?}") }));
-        }
+        self.make_room(stream);
     }
 
     fn command(&mut self, stream: &Key, command: Command) -> Result<Done, Fault> {
@@ -256,6 +258,14 @@ impl Learn {
             )));
         }
         let shared = Arc::clone(&self.shared);
+        let command = match self.open(stream) {
+            Err(damage @ Fault::Damaged(_)) => {
+                let found = damage.message().to_owned();
+                log("error", "damage", &json!({ "stream": stream, "error": found }));
+                Held::heal(stream, command, damage)?
+            }
+            opened => opened.map(|_| command)?,
+        };
         let held = self.open(stream)?;
         match command {
             Command::Snapshot => held.snapshot(shared.options.snapshots)?,

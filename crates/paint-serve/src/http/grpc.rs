@@ -169,7 +169,7 @@ fn code(fault: &Fault) -> u16 {
         Fault::Conflict(_) => 9,
         Fault::Held(_) => 10,
         Fault::Encoding(_) => 12,
-        Fault::Failed(_) => 13,
+        Fault::Damaged(_) | Fault::Failed(_) => 13,
         Fault::Token => 16,
     }
 }

@@ -40,10 +40,10 @@ impl Table {
         self.all().iter().map(|live| live.lock().total_bytes()).sum()
     }
 
-    /// The stream that was not used for the longest time, `except` one.
-    pub(crate) fn oldest(&self, except: &Key) -> Option<Key> {
+    /// The stream that was not used for the longest time, `except` some.
+    pub(crate) fn oldest(&self, except: &[Key]) -> Option<Key> {
         let all = self.all();
-        let others = all.iter().filter(|live| live.key != *except);
+        let others = all.iter().filter(|live| !except.contains(&live.key));
         others.min_by_key(|live| live.lock().used).map(|live| live.key.clone())
     }
 

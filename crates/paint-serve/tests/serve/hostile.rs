@@ -106,6 +106,18 @@ fn a_full_queue_refuses_and_a_deadline_ends_the_wait() {
 }
 
 #[test]
+fn a_stream_too_many_is_refused_and_those_that_are_there_are_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start("source", folder.path(), |options| options.limits.streams = 1);
+    let ask = |id: &str| infer(&server, &pixels(0, 1), &json!({ "sequence_id": id }));
+    assert_eq!(ask("a").status, 200);
+    let refused = ask("b");
+    assert_eq!((refused.status, refused.headers["retry-after"].as_str()), (429, "1"));
+    assert!(refused.error().contains("at most 1, found one more"), "{}", refused.error());
+    assert_eq!(ask("a").status, 200);
+}
+
+#[test]
 fn clients_that_go_away_or_stammer_leave_the_server_standing() {
     let folder = tempfile::tempdir().unwrap();
     let server = start("source", folder.path(), |_| {});

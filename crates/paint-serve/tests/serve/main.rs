@@ -4,6 +4,7 @@
 
 mod adapt_first;
 mod admin;
+mod damage;
 mod hostile;
 mod measured;
 mod models;

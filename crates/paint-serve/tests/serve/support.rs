@@ -22,7 +22,7 @@ pub(crate) struct Running {
     pub(crate) inference: SocketAddr,
     pub(crate) admin: SocketAddr,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<paint_serve::Result<()>>>,
 }
 
 /// Serves the tiny network with states in a folder, under a method without a wrapper.
@@ -56,28 +56,31 @@ pub(crate) fn start_all(
     let (inference, admin) = (addresses[0], addresses[1]);
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
-    let thread = std::thread::spawn(move || server.run(&told).unwrap());
+    let thread = std::thread::spawn(move || server.run(&told));
     Running { inference, admin, stop, thread: Some(thread) }
 }
 
 impl Running {
     /// Stops it, and waits until every state is saved.
-    pub(crate) fn stop(mut self) {
-        self.end();
+    pub(crate) fn stop(self) {
+        self.ended().unwrap();
     }
 
-    fn end(&mut self) {
+    /// Stops it, and says how it ended.
+    pub(crate) fn ended(mut self) -> paint_serve::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> paint_serve::Result<()> {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            self.end();
+            self.end().unwrap();
         }
     }
 }
