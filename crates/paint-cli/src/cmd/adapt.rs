@@ -17,7 +17,7 @@ use crate::flags::DryRunFlag;
 use crate::output::is_broken_pipe;
 use crate::plan::{Plan, adaptation};
 use crate::signals::{Interrupted, Signals};
-use images::ImageArgs;
+use images::{ImageArgs, Incoming};
 use output::Output;
 
 /// Adapt to unlabelled images and predict them
@@ -89,7 +89,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.deployment.network.compute.threads.start()?;
     let draft = args.deployment.draft(&args.weights, args.method.as_deref())?;
     let config: deployment::Config = draft.resolve_as()?;
-    let images = args.images.open(config.seed)?;
+    let incoming = Incoming::new(args.strict);
+    let images = args.images.open(config.seed, &incoming)?;
     if args.dry.dry_run {
         return plan(args, &draft, config, images.count());
     }
@@ -116,12 +117,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Err(Interrupted::closed_output("standard output was closed before the last prediction")
                 .into())
         }
-        Ok(_) if summary.images == 0 && summary.skipped > 0 => {
-            anyhow::bail!("none of the {} images could be read", summary.skipped)
+        Ok(_) if summary.images == 0 && summary.skipped + incoming.skipped() > 0 => {
+            let skipped = summary.skipped + incoming.skipped();
+            anyhow::bail!("none of the {skipped} images could be read")
         }
         Ok(end) => {
             output.finish(&session, end, begun.elapsed())?;
             output::summarise(&session, begun.elapsed());
+            incoming.check()?;
             match end {
                 End::Finished if args.fail_on_harm && is_harm(&session) => Err(Harm.into()),
                 End::Finished => Ok(()),

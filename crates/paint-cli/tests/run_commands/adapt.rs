@@ -256,6 +256,41 @@ fn files_a_list_standard_input_and_a_folder_are_read_alike() {
 }
 
 #[test]
+fn a_line_that_is_no_name_is_told_by_its_number() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("photos");
+    write_photos(&folder, 3);
+    let files: Vec<String> = (0..3).map(|i| text(&folder.join(format!("{i}.png")))).collect();
+    let lines = [files[0].as_bytes(), b"\na\0b.png\ncaf\xe9.png\n", files[1].as_bytes()].concat();
+    let list = temp.path().join("list.txt");
+    fs::write(&list, &lines).unwrap();
+    let output = adapt(&["--list", &text(&list)], 2).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    let told = stderr(&output);
+    assert!(told.contains("list.txt") && told.contains("line 2: expected"), "{told}");
+
+    let piped = |lines: &[u8], extra: &[&str]| {
+        let mut command = adapt(&["--list", "-"], 2);
+        let mut child = command.args(extra).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(lines).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let skipping = piped(&lines, &[]);
+    assert_eq!(stdout(&skipping).lines().count(), 3);
+    let told = stderr(&skipping);
+    for line in ["standard input, line 2: expected", "standard input, line 3: expected"] {
+        assert!(told.contains(line), "{told}");
+    }
+    let strict = piped(&lines, &["--strict"]);
+    assert_eq!(strict.status.code(), Some(1));
+    assert_eq!(strict.stdout.split(|byte| *byte == b'\n').count(), 3, "the head and the first");
+    assert!(stderr(&strict).contains("line 2: expected"), "{}", stderr(&strict));
+    let nothing = piped(b"a\0b\n", &[]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(stderr(&nothing).contains("none of the 1 images"), "{}", stderr(&nothing));
+}
+
+#[test]
 fn a_photograph_is_turned_upright_unless_its_tag_is_ignored() {
     let temp = tempfile::tempdir().unwrap();
     let upright = image(&mosaic(), 1);

@@ -1,9 +1,10 @@
 //! The images of `paint adapt`: folders, files, a list of files, standard input, or an array.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use paint_data::dataset::{Exif, Labels, Options, Skipped, entry, list_images};
@@ -13,6 +14,8 @@ use crate::Usage;
 
 /// Names that are read from standard input ahead of the batch.
 const AHEAD: usize = 1024;
+/// Bytes of a line that a message shows.
+const SHOWN: usize = 60;
 
 /// Which images, and how they are read.
 #[derive(Debug, clap::Args)]
@@ -33,9 +36,10 @@ pub(crate) struct ImageArgs {
 }
 
 impl ImageArgs {
-    /// What the flags name, in the order that `seed` gives unless they ask for their own.
-    pub(super) fn open(&self, seed: u64) -> Result<Images> {
-        let images = self.listed()?;
+    /// What the flags name, in the order that `seed` gives unless they ask for their own. `incoming` hears of lines of
+    /// standard input that name no file.
+    pub(super) fn open(&self, seed: u64, incoming: &Incoming) -> Result<Images> {
+        let images = self.listed(incoming)?;
         if self.in_order || images.count().is_none() {
             return Ok(images.resumable());
         }
@@ -43,11 +47,11 @@ impl ImageArgs {
         Ok(images.shuffled(seed).resumable())
     }
 
-    fn listed(&self) -> Result<Images> {
+    fn listed(&self, incoming: &Incoming) -> Result<Images> {
         let exif = if self.ignore_exif { Exif::Ignore } else { Exif::Apply };
         if let Some(list) = &self.list {
             if list == Path::new("-") {
-                return Ok(incoming(exif));
+                return Ok(incoming.images(exif));
             }
             let file = File::open(list);
             let read = file.and_then(|file| names(BufReader::new(file)).collect());
@@ -112,55 +116,103 @@ fn is_array(path: &Path) -> bool {
     extension.is_some_and(|extension| ["npy", "npz"].contains(&&*extension.to_ascii_lowercase()))
 }
 
-/// The files that standard input names, while it names them.
-fn incoming(exif: Exif) -> Images {
-    let (sender, receiver) = sync_channel(AHEAD);
-    // Ends with its input or with the process: a thread that waits for a line cannot be told to stop.
-    std::thread::spawn(move || {
-        for name in names(io::stdin().lock()) {
-            let sent = match name {
-                Ok(name) => sender.send(name).is_ok(),
-                Err(error) => {
-                    warning!("cannot read standard input: {error}");
-                    false
-                }
-            };
-            if !sent {
-                return;
-            }
-        }
-    });
-    Images::incoming(receiver, exif)
+/// The names that come on standard input, and what is wrong with some of them.
+#[derive(Debug, Clone)]
+pub(super) struct Incoming {
+    /// Whether a line that names no file ends the reading.
+    is_strict: bool,
+    refused: Arc<Mutex<Refused>>,
 }
 
-/// One name per line, in whatever encoding the file system has; empty lines are left out.
+#[derive(Debug, Default)]
+struct Refused {
+    lines: u64,
+    /// Why there were no more names.
+    end: Option<io::Error>,
+}
+
+impl Incoming {
+    pub(super) fn new(is_strict: bool) -> Self {
+        Self { is_strict, refused: Arc::default() }
+    }
+
+    /// Lines that were left out.
+    pub(super) fn skipped(&self) -> u64 {
+        self.lock().lines
+    }
+
+    /// The error that ended the names, if they did not end by themselves.
+    pub(super) fn check(&self) -> Result<()> {
+        let end = self.lock().end.take();
+        end.map_or(Ok(()), Err).context("cannot read standard input")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Refused> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The files that standard input names, while it names them.
+    fn images(&self, exif: Exif) -> Images {
+        let (sender, receiver) = sync_channel(AHEAD);
+        let told = self.clone();
+        // Ends with its input or with the process: a thread that waits for a line cannot be told to stop.
+        std::thread::spawn(move || {
+            for name in names(io::stdin().lock()) {
+                match name {
+                    Ok(name) => {
+                        if sender.send(name).is_err() {
+                            return;
+                        }
+                    }
+                    Err(error) if error.kind() == ErrorKind::InvalidData && !told.is_strict => {
+                        warning!("skipped: standard input, {error}");
+                        told.lock().lines += 1;
+                    }
+                    Err(error) => {
+                        told.lock().end = Some(error);
+                        return;
+                    }
+                }
+            }
+        });
+        Images::incoming(receiver, exif)
+    }
+}
+
+/// One name per line; empty lines are left out. A line that is no name is an error of invalid data, and the next line
+/// may be one.
 fn names(mut input: impl BufRead) -> impl Iterator<Item = io::Result<PathBuf>> {
+    let mut number = 0;
     std::iter::from_fn(move || {
         loop {
             let mut line = Vec::new();
             match input.read_until(b'\n', &mut line) {
                 Ok(0) => return None,
                 Err(error) => return Some(Err(error)),
-                Ok(_) => {}
+                Ok(_) => number += 1,
             }
             let name = line.strip_suffix(b"\n").unwrap_or(&line);
             let name = name.strip_suffix(b"\r").unwrap_or(name);
             if !name.is_empty() {
-                return Some(Ok(path(name)));
+                return Some(file_name(name, number));
             }
         }
     })
 }
 
-#[cfg(unix)]
-fn path(bytes: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt as _;
-    std::ffi::OsStr::from_bytes(bytes).into()
-}
-
-#[cfg(not(unix))]
-fn path(bytes: &[u8]) -> PathBuf {
-    String::from_utf8_lossy(bytes).into_owned().into()
+/// The name on a line. Results name their images in UTF-8, so that other names would not be found again.
+fn file_name(line: &[u8], number: usize) -> io::Result<PathBuf> {
+    let refuse = |expected: &str| {
+        let shown = line[..line.len().min(SHOWN)].escape_ascii();
+        let more = if line.len() > SHOWN { ".." } else { "" };
+        let why = format!("line {number}: expected {expected}, found \"{shown}{more}\"");
+        io::Error::new(ErrorKind::InvalidData, why)
+    };
+    match std::str::from_utf8(line) {
+        Ok(name) if !name.contains('\0') => Ok(name.into()),
+        Ok(_) => Err(refuse("the name of one file, without a NUL byte")),
+        Err(_) => Err(refuse("the name of a file in UTF-8")),
+    }
 }
 
 #[cfg(test)]
@@ -171,8 +223,25 @@ mod tests {
     fn a_list_has_a_name_on_each_line_that_is_not_empty() {
         let read = |text: &[u8]| names(text).collect::<io::Result<Vec<_>>>().unwrap();
         assert_eq!(read(b"a b.png\r\n\n./c.jpg"), [Path::new("a b.png"), Path::new("./c.jpg")]);
+        assert_eq!(read("caf\u{e9}.png".as_bytes()), [Path::new("caf\u{e9}.png")]);
         assert!(read(b"").is_empty());
-        #[cfg(unix)]
-        assert_eq!(read(b"\xff.png")[0].as_os_str().as_encoded_bytes(), b"\xff.png");
+    }
+
+    #[test]
+    fn a_line_that_is_no_name_is_told_by_its_number_and_the_next_is_read() {
+        let read = |text: &[u8]| {
+            let told =
+                |name: io::Result<PathBuf>| name.map_err(|error| (error.kind(), error.to_string()));
+            names(text).map(told).collect::<Vec<_>>()
+        };
+        let refused = |why: &str| Err((ErrorKind::InvalidData, why.to_owned()));
+        let latin = r#"line 3: expected the name of a file in UTF-8, found "caf\xe9.png""#;
+        let lines = read(b"a.png\n\ncaf\xe9.png\nb.png");
+        assert_eq!(lines, [Ok("a.png".into()), refused(latin), Ok("b.png".into())]);
+        let nul =
+            r#"line 1: expected the name of one file, without a NUL byte, found "a.png\x00b.png""#;
+        assert_eq!(read(b"a.png\0b.png\n"), [refused(nul)]);
+        let long = read(&[&[0; 61][..], b"\n"].concat()).remove(0).unwrap_err().1;
+        assert!(long.ends_with(r#"\x00..""#), "{long}");
     }
 }
