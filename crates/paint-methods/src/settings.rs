@@ -49,10 +49,8 @@ pub trait Settings: Serialize + DeserializeOwned + Default {
 /// Reads a method's settings; a key that `T` does not have is an error that names it, if `T` denies unknown fields.
 /// `method` names the method in error messages.
 pub fn parse<T: DeserializeOwned>(method: &'static str, settings: &toml::Table) -> Result<T> {
-    settings
-        .clone()
-        .try_into()
-        .map_err(|error| Error::Config { method, why: error.to_string().trim().to_owned() })
+    paint_settings::read(settings.clone())
+        .map_err(|misread| Error::Config { method, why: misread.to_string() })
 }
 
 /// Writes a method's settings.

@@ -46,11 +46,13 @@ mod check;
 mod interval;
 mod key;
 mod macros;
+mod read;
 mod search;
 
 pub use check::{OutOfRange, check, check_fields};
 pub use interval::{Interval, above, above_to, at_least, between, from_to_below};
 pub use key::{Choice, Describe, Key, Kind};
+pub use read::{Misread, read};
 pub use search::{Search, linear, logarithmic};
 
 // The declarations name this crate, in its own tests too.

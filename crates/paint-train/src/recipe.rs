@@ -2,7 +2,7 @@
 
 use paint_nn::backbone::Family;
 use paint_settings::{
-    Describe as _, above, at_least, between, check, choice, from_to_below, settings,
+    Describe as _, above, at_least, between, check, choice, from_to_below, read, settings,
 };
 
 use crate::augment::{self, EdgeKind};
@@ -238,7 +238,9 @@ fn cnn() -> Recipe {
 impl Recipe {
     /// The recipe of a document; a key that is missing, unknown or senseless is named.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let recipe: Self = toml::from_str(text).map_err(|error| Error::recipe(error.message()))?;
+        let table =
+            text.parse().map_err(|error: toml::de::Error| Error::recipe(error.message()))?;
+        let recipe: Self = read(table).map_err(|misread| Error::recipe(misread.to_string()))?;
         recipe.check()?;
         Ok(recipe)
     }

@@ -11,6 +11,7 @@ use paint_run::config::{Draft, Method, Model, Prediction, Source, method_of};
 use paint_run::metric::Rate;
 use paint_run::probe;
 use paint_run::{Error, Result};
+use paint_settings::read;
 use serde::{Deserialize, Serialize};
 
 use super::place::Place;
@@ -132,7 +133,8 @@ impl Protocol {
     /// The document in `text`; `origin` names it in messages.
     pub fn parse(text: &str, origin: &str) -> Result<Self> {
         let refuse = |why: String| Error::config(format!("protocol {origin}: {why}"));
-        let protocol: Self = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        let table = text.parse().map_err(|error: toml::de::Error| refuse(error.to_string()))?;
+        let protocol: Self = read(table).map_err(|misread| refuse(misread.to_string()))?;
         if protocol.model.tag.is_empty() {
             return Err(refuse("missing key model.tag: what the weights are called".into()));
         }

@@ -33,10 +33,11 @@ impl Preset {
             source,
             path: path.to_owned(),
         })?;
-        toml::from_str(&text).map_err(|error| {
-            let why = error.message();
+        let refuse = |why: &str| {
             Error::config(format!("{}: expected a file of `paint tune`: {why}", path.display()))
-        })
+        };
+        let table = text.parse().map_err(|error: toml::de::Error| refuse(error.message()))?;
+        paint_settings::read(table).map_err(|misread| refuse(&misread.to_string()))
     }
 
     /// Writes a file, whole or not at all.

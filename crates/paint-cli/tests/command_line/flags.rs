@@ -68,6 +68,21 @@ fn a_setting_of_a_method_that_does_not_run_is_reported() {
 }
 
 #[test]
+fn a_value_of_another_type_is_told_by_its_key_in_every_command() {
+    let bench = ["bench", "--protocol", "embedded", "--methods", "source"];
+    for (command, setting, told_of) in [
+        (&RUN[..], "stream.buffer=many", "stream.buffer: expected a whole number"),
+        (&RUN[..], "paint.eta=much", "settings of paint: eta: expected a number, found \"much\""),
+        (&bench[..], "scenario.limit=all", "scenario.limit: expected a whole number"),
+    ] {
+        let output = paint(command).args(["--set", setting]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        assert!(told(&output).contains(told_of), "{}", told(&output));
+        assert!(!told(&output).contains("usize"), "{}", told(&output));
+    }
+}
+
+#[test]
 fn completion_scripts_know_commands_flags_and_names() {
     for shell in ["bash", "zsh", "fish"] {
         let output = paint(&["completions", shell]).output().unwrap();

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use paint_data::dataset;
+use paint_settings::read;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
@@ -111,22 +112,20 @@ impl Draft {
 
     /// One table of the document alone.
     pub(crate) fn resolve_part<T: DeserializeOwned>(&self, table: &str) -> Result<T> {
-        let part = self.get(table).cloned().unwrap_or_else(|| Value::Table(Table::new()));
-        part.try_into().map_err(|error: toml::de::Error| Error::config(error.message()))
+        let part = match self.get(table) {
+            Some(Value::Table(part)) => part.clone(),
+            None => Table::new(),
+            Some(other) => {
+                return Err(Error::config(format!("{table}: expected a table, found {other}")));
+            }
+        };
+        read(part).map_err(|misread| Error::config(misread.below(table).to_string()))
     }
 
     /// The document that is meant, where it is no run.
     pub fn resolve_as<T: DeserializeOwned>(&self) -> Result<T> {
-        let text = self.text()?;
-        toml::from_str(&text).map_err(|error| {
-            // The line of the text above, not of the user's file: keys may have come from several places.
-            let line = error
-                .span()
-                .and_then(|span| text[span.start.min(text.len())..].lines().next())
-                .filter(|line| !line.is_empty())
-                .map_or_else(String::new, |line| format!(" (at {line:?})"));
-            Error::config(format!("{}{line}", error.message()))
-        })
+        // The key says where: values may have come from several places, and a file is only one of them.
+        read(self.0.clone()).map_err(|misread| Error::config(misread.to_string()))
     }
 }
 
@@ -152,6 +151,32 @@ mod tests {
         assert_eq!(config.method.settings["note"].as_str(), Some("a = b"));
         assert_eq!(config.scenario.domains, Some(vec!["fog".into(), "snow".into()]));
         assert_eq!(config.seed, 7);
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_told_by_its_key() {
+        for (assignment, told) in [
+            (
+                "stream.buffer=many",
+                "stream.buffer: expected a whole number from 0 on, found \"many\"",
+            ),
+            (
+                "scenario.batch_size=0.5",
+                "scenario.batch_size: expected a whole number from 0 on, found 0.5",
+            ),
+            ("guard=on", "guard: expected a table, found \"on\""),
+            ("model.crop_pct=true", "model.crop_pct: expected a number, found true"),
+            ("data.options.classes=cat", "data.options.classes: expected a list, found \"cat\""),
+        ] {
+            let mut draft = Draft::parse(TEXT, "run.toml").unwrap();
+            draft.set_assignment(assignment).unwrap();
+            let error = draft.resolve().unwrap_err();
+            assert!(error.is_usage());
+            assert_eq!(error.to_string(), format!("configuration: {told}"));
+        }
+        let draft = Draft::parse("[model]\nnum_heads = 'x'", "run.toml").unwrap();
+        let error = draft.resolve_part::<Model>("model").unwrap_err().to_string();
+        assert!(error.contains("model.num_heads: expected a whole number"), "{error}");
     }
 
     #[test]
