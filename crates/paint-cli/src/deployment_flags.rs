@@ -36,6 +36,7 @@ impl DeploymentFlags {
         self.source.apply(&mut draft)?;
         self.preset.apply(&mut draft, Some(AUTO))?;
         self.set.apply(&mut draft)?;
+        SetFlag::check_weights(&draft, weights)?;
         self.wrap.apply(&mut draft, true)?;
         Ok(draft)
     }

@@ -3,6 +3,8 @@
 //! Each flag is optional: what is not given comes from a document (`paint run --config`) or from the default in the
 //! help.
 
+use std::path::Path;
+
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use paint_run::config::method_of;
@@ -219,6 +221,18 @@ impl SetFlag {
             }
         }
         Ok(())
+    }
+
+    /// Refuses an assignment that has put other weights in the place of those of a flag: one of the two would be lost
+    /// without a word.
+    pub(crate) fn check_weights(draft: &Draft, given: &Path) -> Result<(), Usage> {
+        let given = given.display().to_string();
+        match draft.get("model.weights").and_then(|found| found.as_str()) {
+            Some(found) if found != given => Err(Usage(format!(
+                "weights: expected one file, found {given:?} from a flag and {found:?} from --set model.weights"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The assignments with `method.KEY` as the key of the only method, for documents that hold settings of several.

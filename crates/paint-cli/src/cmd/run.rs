@@ -157,6 +157,7 @@ fn draft(args: &Args) -> anyhow::Result<Draft> {
     args.source.apply(&mut draft)?;
     args.preset.apply(&mut draft, None)?;
     args.set.apply(&mut draft)?;
+    args.weights.as_deref().map_or(Ok(()), |given| SetFlag::check_weights(&draft, given))?;
     args.wrap.apply(&mut draft, false)?;
     Ok(draft)
 }

@@ -68,6 +68,19 @@ fn a_setting_of_a_method_that_does_not_run_is_reported() {
 }
 
 #[test]
+fn weights_of_a_flag_and_others_of_a_key_are_refused_with_both_names() {
+    let other = ["--set", "model.weights=other.safetensors"];
+    for command in [&RUN[..], &["adapt", "--weights", "embedded", "--images", "."]] {
+        let output = paint(command).args(other).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        let why = r#"found "embedded" from a flag and "other.safetensors" from --set"#;
+        assert!(told(&output).contains(why), "{}", told(&output));
+    }
+    let temp = tempfile::tempdir().unwrap();
+    config(&temp.path().join("run"), &["--set", "model.weights=embedded"]);
+}
+
+#[test]
 fn a_value_of_another_type_is_told_by_its_key_in_every_command() {
     let bench = ["bench", "--protocol", "embedded", "--methods", "source"];
     for (command, setting, told_of) in [

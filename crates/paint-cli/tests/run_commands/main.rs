@@ -149,7 +149,8 @@ fn what_is_asked_for_wrongly_ends_with_status_2_and_what_fails_with_1() {
         ("--set", "scenario.name=forever", 2, "continual"),
         ("--set", "device=tpu", 2, "tpu"),
         ("--set", "scenario.limit=0", 2, "at least one image"),
-        ("--set", "model.weights=nowhere.safetensors", 1, "nowhere.safetensors"),
+        ("--set", "model.weights=nowhere.safetensors", 2, "from a flag"),
+        ("--set", "model.text_features=nowhere.npz", 1, "nowhere.npz"),
         ("--set", "data.path=nowhere.npy", 1, "nowhere.npy"),
     ];
     for (flag, value, status, message) in cases {
@@ -157,6 +158,11 @@ fn what_is_asked_for_wrongly_ends_with_status_2_and_what_fails_with_1() {
         assert_eq!(output.status.code(), Some(status), "{value}: {}", stderr(&output));
         assert!(stderr(&output).contains(message), "{value}: {}", stderr(&output));
     }
+    let mut command = paint();
+    command.args(["run", "--method", "source", "--dataset", "embedded", "--out", &text(&out)]);
+    let output = command.args(["--weights", "nowhere.safetensors"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("nowhere.safetensors"), "{}", stderr(&output));
     assert!(!out.exists(), "nothing is written before everything is understood");
 }
 
