@@ -35,6 +35,10 @@ impl Progress {
             GridEvent::Found { cell } => {
                 self.line(&format!("{}: found", self.names[*cell]));
             }
+            GridEvent::Restarted { cell, why } => {
+                let name = &self.names[*cell];
+                self.line(&format!("{name}: begins anew, what was saved of it is damaged: {why}"));
+            }
             GridEvent::Running { cell, event } => self.running(*cell, event),
             GridEvent::Done { cell, result } => {
                 let name = &self.names[*cell];

@@ -26,6 +26,13 @@ pub enum GridEvent<'a> {
         /// The cell.
         cell: usize,
     },
+    /// What was saved of the cell is damaged; it begins anew.
+    Restarted {
+        /// The cell.
+        cell: usize,
+        /// Which file, and what is wrong with it.
+        why: &'a str,
+    },
     /// Something happened in the run of a cell.
     Running {
         /// The cell.
@@ -230,8 +237,16 @@ fn run(
     let experiment = Experiment::open_with(cell.config.clone(), work.methods)?;
     check_images(cell, &experiment)?;
     let experiment = experiment.stopping_on(Arc::clone(stop));
-    let (summary, mut method) = experiment
-        .finish(Earlier::Resume, |event: &Event| tell(GridEvent::Running { cell: at, event }))?;
+    let observe = |event: &Event| tell(GridEvent::Running { cell: at, event });
+    let ended = match experiment.finish(Earlier::Resume, observe) {
+        // It would be refused each time, and from its beginning the run gives the same.
+        Err(error) if error.is_damaged_file() => {
+            tell(GridEvent::Restarted { cell: at, why: &error.to_string() });
+            experiment.finish(Earlier::Overwrite, observe)
+        }
+        ended => ended,
+    };
+    let (summary, mut method) = ended?;
     // A picture is no reason to lose a result.
     let _ = Looks::after(&experiment, &mut *method).and_then(|looks| looks.write(&cell.config.out));
     let result = CellResult::new(cell, work.protocol, &summary);

@@ -43,7 +43,7 @@ fn a_broken_cell_leaves_the_others_alone_and_finished_ones_are_not_run_again() {
             GridEvent::Found { .. } => seen.lock().unwrap()[0] += 1,
             GridEvent::Done { .. } => seen.lock().unwrap()[1] += 1,
             GridEvent::Failed { .. } => seen.lock().unwrap()[2] += 1,
-            GridEvent::Running { .. } => {}
+            GridEvent::Running { .. } | GridEvent::Restarted { .. } => {}
         });
         (outcome, seen.into_inner().unwrap())
     };
@@ -121,6 +121,35 @@ fn a_grid_that_is_told_to_stop_saves_what_it_has_and_goes_on_from_there() {
     });
     assert_eq!(begun.into_inner().unwrap(), Some(1), "after the batch that it had finished");
     assert_eq!((rest.results, rest.unfinished), (expected, 0));
+}
+
+#[test]
+fn a_cell_whose_saved_state_is_damaged_begins_anew_and_says_so() {
+    let temp = tempfile::tempdir().unwrap();
+    let place = place(temp.path());
+    let resolved = protocol().resolve(&place).unwrap();
+    let grid = Grid::new(resolved, vec![Variant::plain("tent")], &place).unwrap();
+    let expected = execute(&grid, 1, &Arc::default(), &|_| {}).results;
+    let folder = &grid.cells[0].config.out;
+    let state = folder.join(paint_run::experiment::STATE_FILE);
+    let sound = std::fs::read(&state).unwrap();
+    let mut flipped = sound.clone();
+    flipped[sound.len() / 2] ^= 1;
+    for damaged in [&flipped[..], &sound[..sound.len() / 2], b""] {
+        std::fs::remove_file(folder.join(CellResult::FILE)).unwrap();
+        std::fs::write(&state, damaged).unwrap();
+        let told = Mutex::new(Vec::new());
+        let outcome = execute(&grid, 1, &Arc::default(), &|event| {
+            if let GridEvent::Restarted { cell, why } = event {
+                told.lock().unwrap().push((cell, why.to_owned()));
+            }
+        });
+        assert_eq!((outcome.results, outcome.failures), (expected.clone(), Vec::new()));
+        let told = told.into_inner().unwrap();
+        assert_eq!(told.len(), 1);
+        assert!(told[0].0 == 0 && told[0].1.contains(&*state.display().to_string()), "{told:?}");
+        assert!(std::fs::read(&state).unwrap() != damaged);
+    }
 }
 
 #[test]
