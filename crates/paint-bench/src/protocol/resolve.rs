@@ -20,6 +20,11 @@ use super::place::Place;
 impl Protocol {
     /// This protocol with everything it leaves open taken from the data and the weights at `place`.
     pub fn resolve(&self, place: &Place) -> Result<Self> {
+        self.resolve_warning(place, &|_| {})
+    }
+
+    /// The same; `warn` hears of what makes results mean something else than they seem to.
+    pub fn resolve_warning(&self, place: &Place, warn: &dyn Fn(&str)) -> Result<Self> {
         let mut config = self.config(place);
         // Corruption on the fly draws from the seed; the fingerprint must not.
         config.seed = 0;
@@ -46,8 +51,24 @@ impl Protocol {
         let raw = experiment.config.data.open(Seed(0))?;
         let taken = self.taken(&*raw, &experiment.stream)?;
         resolved.data.fingerprint = Some(streamed(&*raw, &taken, self.data.corrupt.is_some())?);
+        let pool = source_pool(&experiment)?;
+        let source = match &pool {
+            Some(pool) => {
+                self.seeds.iter().map(|&seed| drawn(pool, seed)).collect::<Result<_>>()?
+            }
+            None => Vec::new(),
+        };
+        if let (Some(pool), Some(&seed), Some(fingerprint)) =
+            (&pool, self.seeds.first(), source.first())
+            && let Some(domain) = tested(pool, seed, fingerprint, &*raw, &taken)
+        {
+            warn(&format!(
+                "the source images are test images, those of domain {domain:?}: methods that look at source images \
+                 have seen them, with their labels if there are any"
+            ));
+        }
         resolved.fingerprints = Fingerprints {
-            source: self.sources(&experiment)?,
+            source,
             probe: probe.map(|probe| probed_images(&probe, &*raw, &taken)).transpose()?,
         };
         Ok(resolved)
@@ -71,17 +92,45 @@ impl Protocol {
             taken.into_iter().enumerate().filter(|(_, it)| !it.is_empty()).collect();
         if taken.is_empty() { Err(Error::EmptyStream) } else { Ok(taken) }
     }
+}
 
-    /// Twelve digits over the source images that are drawn, for each seed.
-    fn sources(&self, experiment: &Experiment) -> Result<Vec<String>> {
-        let Some(source) = &experiment.config.source else { return Ok(Vec::new()) };
-        let classes = experiment.dataset.info().class_indices.as_deref();
-        let pool = Pool::open(source, experiment.model().spec(), classes)?;
-        let of = |&seed: &u64| {
-            contents(&*pool.dataset, 0, pool.draw(seed).iter().map(|(index, _)| *index))
-        };
-        self.seeds.iter().map(of).collect()
-    }
+/// What source images are drawn from, if there are any.
+fn source_pool(experiment: &Experiment) -> Result<Option<Pool>> {
+    let Some(source) = &experiment.config.source else { return Ok(None) };
+    let classes = experiment.dataset.info().class_indices.as_deref();
+    Pool::open(source, experiment.model().spec(), classes).map(Some)
+}
+
+/// The source images that a seed draws.
+fn indices(pool: &Pool, seed: u64) -> Vec<usize> {
+    pool.draw(seed).into_iter().map(|(index, _)| index).collect()
+}
+
+/// Twelve digits over the source images that a seed draws.
+fn drawn(pool: &Pool, seed: u64) -> Result<String> {
+    contents(&*pool.dataset, 0, indices(pool, seed).into_iter())
+}
+
+/// The first domain of a stream whose images, corrupted on the fly or not, are the source images of this fingerprint.
+/// An image that cannot be read is none of them: it may not be in the stream.
+fn tested(
+    pool: &Pool,
+    seed: u64,
+    fingerprint: &str,
+    data: &dyn Dataset,
+    taken: &[(usize, Vec<usize>)],
+) -> Option<String> {
+    let drawn = indices(pool, seed);
+    let content = |data: &dyn Dataset, domain: usize| data.content(domain, *drawn.first()?).ok();
+    let first = content(&*pool.dataset, 0)?;
+    let is_source = |domain: usize| {
+        drawn.iter().all(|&index| index < data.len(domain))
+            // It tells other data apart without a look at the rest.
+            && content(data, domain).is_some_and(|found| found == first)
+            && contents(data, domain, drawn.iter().copied()).is_ok_and(|it| it == fingerprint)
+    };
+    let (domain, _) = taken.iter().find(|(domain, _)| is_source(*domain))?;
+    Some(data.domains()[*domain].name.clone())
 }
 
 /// The folder and name of a file of weights: `model.safetensors` alone would say little.

@@ -89,6 +89,32 @@ fn a_resolved_protocol_names_weights_preprocessing_and_images() {
 }
 
 #[test]
+fn source_images_that_are_test_images_are_warned_of() {
+    let warnings = |split: &str, corrupted: bool| {
+        let mut protocol = Protocol::find("embedded").unwrap();
+        protocol.scenario.limit = Some(2);
+        if corrupted {
+            protocol.scenario.domains = Some(vec!["fog".into()]);
+        } else {
+            (protocol.data.corrupt, protocol.scenario.domains) = (None, None);
+            protocol.scenario.severity = None;
+        }
+        let source = format!("name = 'embedded'\nimages = 20\noptions = {{ split = '{split}' }}");
+        protocol.source = Some(toml::from_str(&source).unwrap());
+        let heard = std::cell::RefCell::new(Vec::new());
+        protocol.resolve_warning(&place(), &|why| heard.borrow_mut().push(why.to_owned())).unwrap();
+        heard.into_inner()
+    };
+    for corrupted in [false, true] {
+        assert!(warnings("train", corrupted).is_empty());
+        let told = warnings("test", corrupted);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].contains("source images are test images"), "{told:?}");
+        assert_eq!(told[0].contains("\"fog\""), corrupted, "{told:?}");
+    }
+}
+
+#[test]
 fn what_differs_from_the_paper_is_named() {
     let shipped = Protocol::find("cifar10-c").unwrap();
     let mut ours = shipped.clone();

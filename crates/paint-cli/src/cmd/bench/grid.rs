@@ -152,7 +152,8 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Asked> {
     refuse_foreign(&place.out, "bench")?;
     let variants = variants(args, target, &protocol)?;
     warn_of_idle_settings(&assignments(args, target)?, &variants);
-    let grid = Grid::new(protocol.resolve(&place)?, variants, &place)?;
+    let resolved = protocol.resolve_warning(&place, &|why| warning!("{why}"))?;
+    let grid = Grid::new(resolved, variants, &place)?;
     let sha256 = grid.protocol.model.sha256.as_deref();
     args.preset.warn_of_other_weights(sha256)?;
     args.tuned.warn_of_other_weights(sha256)?;
