@@ -53,7 +53,7 @@ pub struct Snapshot(Vec<Tensor>);
 #[derive(Debug, Clone, Default)]
 pub struct Params {
     entries: Vec<Param>,
-    by_name: BTreeMap<Arc<str>, ParamId>,
+    by_name: Arc<BTreeMap<Arc<str>, ParamId>>,
 }
 
 impl Params {
@@ -73,7 +73,7 @@ impl Params {
                 got: name.to_string(),
             });
         }
-        self.by_name.insert(name.clone(), id);
+        Arc::make_mut(&mut self.by_name).insert(name.clone(), id);
         self.entries.push(Param { name, role, tensor });
         Ok(id)
     }
@@ -130,11 +130,11 @@ impl Params {
     /// Lets gradients reach what `choice` covers, and nothing else.
     pub fn track(&mut self, choice: &Trainable) {
         for param in &mut self.entries {
-            param.tensor = if choice.covers(param.role) {
-                param.tensor.variable()
-            } else {
-                param.tensor.detach()
-            };
+            if choice.covers(param.role) {
+                param.tensor = param.tensor.variable();
+            } else if param.tensor.requires_grad() {
+                param.tensor = param.tensor.detach();
+            }
         }
     }
 

@@ -97,11 +97,17 @@ fn mean(rows: &[Vec<f32>]) -> Vec<f32> {
     sum.iter().map(|s| (s / rows.len() as f64) as f32).collect()
 }
 
-/// The mean square of a difference, or of a vector.
+/// The mean square of a difference, or of a vector, in sixteen partial sums that need not wait for one another.
 fn mean_square(a: &[f32], b: Option<&[f32]>) -> f64 {
-    let square =
-        |(i, x): (usize, &f32)| (f64::from(*x) - b.map_or(0.0, |b| f64::from(b[i]))).powi(2);
-    a.iter().enumerate().map(square).sum::<f64>() / a.len() as f64
+    const LANES: usize = 16;
+    let mut sums = [0.0_f64; LANES];
+    for (at, a) in a.chunks(LANES).enumerate() {
+        let b = b.map(|b| &b[at * LANES..][..a.len()]);
+        for (lane, (sum, x)) in sums.iter_mut().zip(a).enumerate() {
+            *sum += (f64::from(*x) - b.map_or(0.0, |b| f64::from(b[lane]))).powi(2);
+        }
+    }
+    sums.iter().sum::<f64>() / a.len() as f64
 }
 
 /// `-f/2 (d / v + ln v)`: the log density of a mean squared distance `d` under variance `v`, up to a constant.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use paint_nn::optim::{Group, Optimizer};
 use paint_nn::params::Trainable;
-use paint_nn::prompt::{PromptMemory, Selection};
+use paint_nn::prompt::{PromptMemory, Queries, Selection};
 use paint_tensor::{Gradients, Tensor};
 
 use super::config::Config;
@@ -103,8 +103,10 @@ impl Paint {
     /// Adapts to a batch and predicts it. After an error everything is what it was before.
     pub fn adapt(&mut self, images: &Tensor) -> Result<Adaptation> {
         let check = Check::begin(images, self.networks.spec())?;
+        // 1. Queries, `q_i` of Eq. 2; what follows changes something.
+        let queried = self.networks.queries(images)?;
         let (memory, values) = (self.memory.clone(), self.networks.params_mut().snapshot());
-        let done = self.tune(images, check);
+        let done = self.tune(images, queried, check);
         self.freeze();
         if done.is_ok() {
             self.step += 1;
@@ -115,15 +117,20 @@ impl Paint {
         done
     }
 
-    fn tune(&mut self, images: &Tensor, check: Check) -> Result<Adaptation> {
-        // 1. Queries, `q_i` of Eq. 2.
-        let (embedding, queries) = self.networks.queries(images, check)?;
-        let b = queries.len();
+    fn tune(
+        &mut self,
+        images: &Tensor,
+        [embedding, queries]: [Tensor; 2],
+        check: Check,
+    ) -> Result<Adaptation> {
+        self.networks.track();
+        let b = check.finish()?;
+        let queries = Queries::new(&queries)?;
         // 2. Prompt allocation (Eq. 2-5).
         let mut retrievals = self.retriever.begin(queries);
         let prompt = retrievals.allocate(&mut self.memory)?;
         // 3 and 4. Prediction (Eq. 1), pseudo labels (Eq. 7), `L_mi` (Eq. 6) and its gradients.
-        self.track();
+        self.memory.prompts_mut().track(&Trainable::Prompt);
         let Tuning { logits: before, entropy, diversity, mut gradients, evidence } =
             self.networks.tuning(&embedding, self.prompt(prompt)?, self.l_mi)?;
         let pseudo = evidence.pseudo_labels(b, self.config.phi, self.quirks)?;
@@ -193,12 +200,6 @@ impl Paint {
         optimizer.step(self.memory.prompts_mut(), gradients)?;
         self.freeze();
         Ok(())
-    }
-
-    /// Lets gradients reach what trains.
-    fn track(&mut self) {
-        self.networks.track();
-        self.memory.prompts_mut().track(&Trainable::Prompt);
     }
 
     /// Lets gradients reach nothing.

@@ -19,7 +19,7 @@ use super::mixing::PseudoLabels;
 use super::objective::MutualInformation;
 use super::quirks::Quirks;
 use crate::build_args::BuildArgs;
-use crate::images::{self, Check};
+use crate::images;
 use crate::learner::{load_params, save_params};
 use crate::statistics::Standard;
 use crate::{Error, Result};
@@ -218,17 +218,16 @@ impl Networks {
         Ok((embedding, queries))
     }
 
-    /// The embedding `[B, N, D]` of images and their `q_i` (step 1). The images are checked before the host reads a
-    /// query.
-    pub(super) fn queries(&self, images: &Tensor, check: Check) -> Result<(Tensor, Queries)> {
+    /// The embedding `[B, N, D]` of images and their `q_i`, one a row, both queued (step 1).
+    pub(super) fn queries(&self, images: &Tensor) -> Result<[Tensor; 2]> {
         let compute = |images: &[Tensor]| -> Result<Vec<Tensor>> {
             let embedding = self.unwatched.embed(&images[0])?;
             let queries = self.query_rows(&*self.unwatched, &embedding)?;
             Ok(vec![embedding, queries])
         };
         let given = self.routines.queries.run(&[images], compute)?;
-        self.source.note_pass(check.finish()?, false);
-        Ok((given[0].clone(), Queries::new(&given[1])?))
+        self.source.note_pass(images.shape()[0], false);
+        Ok([given[0].clone(), given[1].clone()])
     }
 
     /// The length of a query.
