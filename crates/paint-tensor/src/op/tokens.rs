@@ -68,6 +68,14 @@ mod tests {
     }
 
     #[test]
+    fn moments_are_those_of_the_tokens_that_count() {
+        let data = vec![9.0, 9.0, 1.0, 4.0, 3.0, 10.0, 9.0, 9.0, 5.0, 5.0, 5.0, 7.0];
+        let tokens = Tensor::from_vec(data, [2, 3, 2], &Device::cpu()).unwrap();
+        let moments = tokens.token_moments(1).unwrap().map(|part| part.to_vec().unwrap());
+        assert_eq!(moments, [[2.0, 7.0, 5.0, 6.0], [1.0, 9.0, 0.0, 1.0]]);
+    }
+
+    #[test]
     fn other_sizes_are_refused() {
         let old = tokens([2, 3, 2], 0.0);
         for part in [[2, 4, 2], [1, 1, 2], [2, 1, 3]] {

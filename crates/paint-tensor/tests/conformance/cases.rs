@@ -190,6 +190,11 @@ pub(crate) const CASES: &[Case] = &[
     case("avg_pool of every other pixel", &[&[2, 2, 5, 4]], |x| x[0].avg_pool(1, 2)),
     case("global_avg_pool", &[&[2, 3, 2, 5]], |x| x[0].global_avg_pool()),
     case("unfold_patches of a non-square image", &[&[2, 3, 4, 6]], |x| x[0].unfold_patches(2)),
+    case("token_moments", &[&[2, 5, 3]], |x| {
+        let [mean, variance] = x[0].token_moments(2)?;
+        Tensor::concat(&[&mean, &variance], 0)
+    }),
+    case("with_first_tokens", &[&[2, 4, 3], &[2, 2, 3]], |x| x[0].clone().with_first_tokens(&x[1])),
 ];
 
 /// Operations without a gradient.
@@ -222,11 +227,6 @@ pub(crate) const PLAIN: &[Case] = &[
             0,
         )
     }),
-    case("token_moments", &[&[2, 5, 3]], |x| {
-        let [mean, variance] = x[0].token_moments(2)?;
-        Tensor::concat(&[&mean, &variance], 0)
-    }),
-    case("with_first_tokens", &[&[2, 4, 3], &[2, 2, 3]], |x| x[0].clone().with_first_tokens(&x[1])),
     case("argmax", &[&[3, 5]], |x| {
         let places = x[0].argmax()?.into_iter().map(|place| place as f32).collect();
         Tensor::from_vec(places, [3], x[0].device())

@@ -111,6 +111,21 @@ mod tests {
         assert!(together.patches[1].mean.is_empty());
     }
 
+    #[test]
+    fn tokens_before_the_patches_do_not_count() {
+        for prefix in [0, 1, 4] {
+            let (tokens, projected) = (tensor([2, 6, 4], 1.0), tensor([2, 6, 2], -1.0));
+            let of = Sums::of(0, (&tokens, &projected), prefix).unwrap();
+            let patches = |x: &Tensor| x.slice(1, prefix, 6 - prefix).unwrap();
+            let alone = Sums::of(0, (&patches(&tokens), &patches(&projected)), 0).unwrap();
+            assert_eq!((of.images, of.rows), (2, 2 * (6 - prefix)));
+            for (of, alone) in of.pair.iter().zip(&alone.pair) {
+                // Whole numbers below 2^24: exact in any order.
+                assert_eq!(of.to_vec().unwrap(), alone.to_vec().unwrap(), "{prefix}");
+            }
+        }
+    }
+
     /// Keeps the mean of the patches after block 0.
     #[derive(Debug, Default)]
     struct First(RefCell<Vec<f32>>);

@@ -125,6 +125,7 @@ impl Paint {
     ) -> Result<Adaptation> {
         self.networks.track();
         let b = check.finish()?;
+        self.networks.note_queries(b);
         let queries = Queries::new(&queries)?;
         // 2. Prompt allocation (Eq. 2-5).
         let mut retrievals = self.retriever.begin(queries);

@@ -27,7 +27,7 @@ impl PseudoLabels {
         let c = evidence.len() / (2 * b);
         let (p, logits) = evidence.split_at(b * c);
         let labels: Vec<usize> =
-            logits.chunks_exact(c).map(|row| largest(row.iter().copied())).collect();
+            logits.chunks_exact(c.max(1)).map(|row| largest(row.iter().copied())).collect();
         let confident = |i: &usize| {
             let (before, [own, after @ ..]) = p[i * c..(i + 1) * c].split_at(labels[*i]) else {
                 return false;

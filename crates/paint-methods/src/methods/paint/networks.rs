@@ -226,8 +226,12 @@ impl Networks {
             Ok(vec![embedding, queries])
         };
         let given = self.routines.queries.run(&[images], compute)?;
-        self.source.note_pass(images.shape()[0], false);
         Ok([given[0].clone(), given[1].clone()])
+    }
+
+    /// Counts the pass of the queries of `b` images.
+    pub(super) fn note_queries(&self, b: usize) {
+        self.source.note_pass(b, false);
     }
 
     /// The length of a query.

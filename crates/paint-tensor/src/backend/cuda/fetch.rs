@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::result::{DriverError, event};
+use cudarc::driver::result::{DriverError, event, stream};
 use cudarc::driver::sys;
 
 use super::buffer::Buffer;
@@ -14,7 +14,7 @@ use super::{Cuda, record};
 use crate::Result;
 use crate::backend::Storage;
 
-/// The most numbers that a pinned buffer is kept for.
+/// The largest pinned buffer that is kept has room for so many numbers.
 const FEW: usize = 1 << 20;
 
 /// Pinned buffers of a GPU that nobody reads from.
@@ -29,6 +29,9 @@ impl Fetches {
     }
 
     fn give(&self, buffer: Pinned) {
+        if buffer.bytes > size_of::<f32>() * FEW {
+            return;
+        }
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
 }
@@ -89,7 +92,11 @@ impl Cuda {
         unsafe {
             let bytes = size_of::<f32>() * len;
             sys::cuMemcpyDtoHAsync_v2(buffer.host, x.address(), bytes, gpu.stream()).result()?;
-            event::record(buffer.moved, gpu.stream())?;
+            if let Err(error) = event::record(buffer.moved, gpu.stream()) {
+                // Without the event nobody would know when the buffer is free again.
+                let _ = stream::synchronize(gpu.stream());
+                return Err(error);
+            }
         }
         Ok(Fetched { buffer, len, gpu })
     }

@@ -247,7 +247,8 @@ fn rows_of_uploaded_tables_are_as_long_as_the_kernels_read_them() {
 fn macros_parameters_and_members_are_read() {
     const TEXT: &str = "
         struct Two { int a, b[2]; };
-        #define MAKE(name, T) extern \"C\" __global__ void make_##name(Two two, const T *x, T *out, i64 n) { after_earlier_work(); }
+        #define MAKE(name, T) \\
+            extern \"C\" __global__ void make_##name(Two two, const T *x, T *out, i64 n) { after_earlier_work(); }
         MAKE(f32, float) MAKE(bf16, bf16)
     ";
     let text = preprocessed(TEXT);

@@ -75,6 +75,35 @@ fn augmented_looks_restored_and_averaged_elements_agree_with_the_cpu() {
     }
 }
 
+/// Untracked, as methods have them: a GPU has kernels for that, and writes over tokens that nobody else holds.
+#[test]
+fn tokens_agree_with_the_cpu() {
+    let found = |device: &Device, first: usize| {
+        let tensor = |seed, shape: [usize; 3]| {
+            let data = values(shape.iter().product(), seed);
+            Tensor::from_vec(data, shape, device).unwrap().scale(2.0).unwrap().compact().unwrap()
+        };
+        // More channels and more tokens than a block has columns and lanes.
+        let (own, shared) = (tensor(1, [3, 37, 70]), tensor(2, [3, 37, 70]));
+        let [mean, variance] = own.token_moments(first).unwrap();
+        let (part, kept) = (tensor(3, [3, first + 1, 70]), shared.to_vec().unwrap());
+        let exchanged = shared.clone().with_first_tokens(&part).unwrap();
+        assert_eq!(shared.to_vec().unwrap(), kept, "tokens that are held twice stay");
+        let written = own.with_first_tokens(&part).unwrap();
+        [mean, variance, exchanged, written].map(|part| part.to_vec().unwrap())
+    };
+    for (precision, tolerance) in [(Precision::F32, F32), (Precision::Bf16, BF16)] {
+        let Some(device) = gpu(precision) else { return };
+        for first in [0, 5] {
+            let both = found(&device, first).into_iter().zip(found(&Device::cpu(), first));
+            for (part, (ours, reference)) in both.enumerate() {
+                let gap = gap(&ours, &reference);
+                assert!(gap < tolerance, "part {part} from {first} in {precision}: {gap}");
+            }
+        }
+    }
+}
+
 #[test]
 fn aligned_rows_agree_with_the_cpu() {
     let aligned = |device: &Device, d: usize, known: bool| {
