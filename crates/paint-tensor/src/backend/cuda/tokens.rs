@@ -78,7 +78,7 @@ impl TokenKernels for Cuda {
         if !x.is_alone() {
             return Ok(false);
         }
-        let rows = if width == 0 { 0 } else { part.len() / width };
+        let rows = part.len().checked_div(width).unwrap_or(0);
         self.copy_rows((part, 0, width), (x, 0, row), [rows, width])?;
         Ok(true)
     }
