@@ -4,6 +4,7 @@
 //! reads a [`Predictor`](paint_methods::Predictor), so it does not wait for a step, nor for the kernels of one. A full
 //! queue refuses; nothing waits for room.
 
+mod heal;
 mod held;
 mod job;
 mod learn;

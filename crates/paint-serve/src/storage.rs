@@ -68,9 +68,10 @@ impl Storage {
         Some(place.join(id.file_name())).filter(|path| path.exists())
     }
 
-    /// Whether a stream was ever used, here or by another server.
+    /// Whether a stream was ever used, here or by another server. One without a state may have settings.
     pub(crate) fn knows(&self, id: &StreamId) -> bool {
-        self.shared(id).exists() || self.find(id).is_some()
+        let settings = self.folder.join(id.file_name()).with_extension("json");
+        self.shared(id).exists() || self.find(id).is_some() || settings.exists()
     }
 
     /// The file of a stream's state, to be written as long as the lease lasts, if there is one.

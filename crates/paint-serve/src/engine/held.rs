@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Shared;
 use super::job::mean_entropy;
-use super::task::Command;
 use crate::clock::now;
 use crate::fault::Fault;
 use crate::looks::Looks;
@@ -25,10 +24,10 @@ use crate::thumbnail;
 
 /// What is kept beside the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Meta {
+pub(super) struct Meta {
     /// Resets and rollbacks so far.
-    generation: u64,
-    is_frozen: bool,
+    pub(super) generation: u64,
+    pub(super) is_frozen: bool,
 }
 
 /// A stream that learns.
@@ -45,12 +44,12 @@ pub(super) struct Held {
     since_snapshot: u64,
 }
 
-fn io(action: &str, path: &Path, error: &std::io::Error) -> Fault {
+pub(super) fn io(action: &str, path: &Path, error: &std::io::Error) -> Fault {
     Fault::Failed(format!("cannot {action} {}: {error}", path.display()))
 }
 
 /// No snapshot is the one that was asked for.
-fn missing(error: paint_run::Error) -> Fault {
+pub(super) fn missing(error: paint_run::Error) -> Fault {
     match error {
         paint_run::Error::Checkpoint { .. } => Fault::NotFound(error.to_string()),
         other => other.into(),
@@ -62,7 +61,7 @@ fn unreadable(error: paint_run::Error) -> Fault {
     if error.is_damaged_file() { damaged(&error) } else { error.into() }
 }
 
-fn read_meta(path: &Path) -> Result<Meta, Fault> {
+pub(super) fn read_meta(path: &Path) -> Result<Meta, Fault> {
     let found = |error| {
         damaged(&format!("expected what paint serve writes, found {error}: {}", path.display()))
     };
@@ -73,14 +72,10 @@ fn read_meta(path: &Path) -> Result<Meta, Fault> {
     }
 }
 
-/// Renames a damaged file, if it is there: somebody may want to know what happened to it.
-fn set_aside(path: &Path) -> Result<(), Fault> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".damaged");
-    match std::fs::rename(path, &aside) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("rename", path, &error)),
-        _ => Ok(()),
-    }
+pub(super) fn write_meta(path: &Path, meta: Meta) -> Result<(), Fault> {
+    let text = serde_json::json!(meta).to_string();
+    paint_files::write_atomically(path, |file| std::io::Write::write_all(file, text.as_bytes()))
+        .map_err(|error| io("write", path, &error))
 }
 
 fn damaged(why: &impl fmt::Display) -> Fault {
@@ -118,36 +113,6 @@ impl Held {
         held.measure();
         held.publish();
         Ok(held)
-    }
-
-    /// Makes a stream readable again whose `damage` was found when it was opened, if the command is one that gives up
-    /// what was learnt last. Says what remains to be done.
-    pub(super) fn heal(key: &Key, command: Command, damage: Fault) -> Result<Command, Fault> {
-        let (path, _lease) = key.model.storage.open(&key.id)?;
-        let remaining = match command {
-            Command::RollBack(step) => {
-                let is_meant = |(of, _): &(u64, PathBuf)| step.is_none_or(|step| step == *of);
-                if !history::kept(&path)?.iter().any(is_meant) {
-                    let asked = step
-                        .map_or_else(|| "one".to_owned(), |step| format!("that of step {step}"));
-                    let found =
-                        format!("snapshots: expected {asked}, found none; {}", damage.message());
-                    return Err(Fault::NotFound(found));
-                }
-                let restored = history::roll_back(&path, step).map_err(missing)?;
-                Command::RollBack(Some(restored.batches))
-            }
-            Command::Reset => {
-                set_aside(&path)?;
-                Command::Reset
-            }
-            _ => return Err(damage),
-        };
-        let meta_path = path.with_extension("json");
-        if matches!(read_meta(&meta_path), Err(Fault::Damaged(_))) {
-            set_aside(&meta_path)?;
-        }
-        Ok(remaining)
     }
 
     /// What answers name the present state by: resets and rollbacks, then steps.
@@ -356,11 +321,7 @@ impl Held {
     }
 
     fn write_meta(&mut self, meta: Meta) -> Result<(), Fault> {
-        let text = serde_json::json!(meta).to_string();
-        paint_files::write_atomically(&self.meta_path, |file| {
-            std::io::Write::write_all(file, text.as_bytes())
-        })
-        .map_err(|error| io("write", &self.meta_path, &error))?;
+        write_meta(&self.meta_path, meta)?;
         self.meta = meta;
         Ok(())
     }

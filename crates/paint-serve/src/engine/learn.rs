@@ -262,7 +262,7 @@ impl Learn {
             Err(damage @ Fault::Damaged(_)) => {
                 let found = damage.message().to_owned();
                 log("error", "damage", &json!({ "stream": stream, "error": found }));
-                Held::heal(stream, command, damage)?
+                Held::heal(stream, command, damage, &shared)?
             }
             opened => opened.map(|_| command)?,
         };

@@ -93,6 +93,8 @@ fn a_damaged_stream_says_so_until_it_is_rolled_back_or_reset() {
     assert_eq!((done.status, &done.json()["step"]), (200, &json!(1)));
     assert_eq!(logits(&ask(&server, "cam", 8)), second, "as after the snapshot");
     server.stop();
+    let aside = folder.path().join("paint/cam.safetensors.damaged");
+    fs::remove_file(&aside).unwrap();
 
     for path in [&state, &snapshot] {
         flip_a_bit(path);
@@ -105,7 +107,7 @@ fn a_damaged_stream_says_so_until_it_is_rolled_back_or_reset() {
     assert_eq!((done.status, &done.json()["step"]), (200, &json!(0)));
     assert_eq!(logits(&ask(&server, "cam", 0)), first, "the source model again");
     server.stop();
-    assert!(folder.path().join("paint/cam.safetensors.damaged").exists());
+    assert!(aside.exists());
 }
 
 #[test]
@@ -122,5 +124,23 @@ fn a_reset_heals_a_stream_whose_settings_are_damaged() {
     assert_eq!(refused.status, 500);
     assert!(refused.error().contains("cam.json"), "{}", refused.error());
     assert_eq!(act(&server, "reset", &json!({})).status, 200);
+    let aside = |name: &str| folder.path().join(format!("paint/{name}.damaged"));
+    assert!(aside("cam.json").exists() && !aside("cam.safetensors").exists());
+    assert_eq!(parameter(&ask(&server, "cam", 0), "step"), 0, "it may have been frozen");
+    assert_eq!(act(&server, "resume", &json!({})).status, 200);
     assert_eq!(logits(&ask(&server, "cam", 0)), first, "and it learns again");
+}
+
+#[test]
+fn a_stream_with_damaged_settings_and_no_state_is_healed_unless_another_server_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path());
+    fs::write(folder.path().join("paint/cam.json"), "{").unwrap();
+    assert_eq!(ask(&server, "cam", 0).status, 500);
+    let claim = paint_files::claim_file(&folder.path().join("paint/cam.safetensors")).unwrap();
+    assert_eq!(act(&server, "reset", &json!({})).status, 409);
+    drop(claim);
+    assert_eq!(act(&server, "freeze", &json!({})).status, 500, "that heals nothing");
+    assert_eq!(act(&server, "reset", &json!({})).status, 200);
+    assert_eq!(ask(&server, "cam", 0).status, 200);
 }
