@@ -113,17 +113,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             if !is_broken_pipe(&error) {
                 return Err(error);
             }
-            output::summarise(&session, begun.elapsed());
+            output::summarise(&session, incoming.skipped(), begun.elapsed());
             Err(Interrupted::closed_output("standard output was closed before the last prediction")
                 .into())
         }
         Ok(_) if summary.images == 0 && summary.skipped + incoming.skipped() > 0 => {
+            incoming.check()?;
             let skipped = summary.skipped + incoming.skipped();
             anyhow::bail!("none of the {skipped} images could be read")
         }
         Ok(end) => {
-            output.finish(&session, end, begun.elapsed())?;
-            output::summarise(&session, begun.elapsed());
+            output.finish(&session, incoming.skipped(), end, begun.elapsed())?;
+            output::summarise(&session, incoming.skipped(), begun.elapsed());
             incoming.check()?;
             match end {
                 End::Finished if args.fail_on_harm && is_harm(&session) => Err(Harm.into()),

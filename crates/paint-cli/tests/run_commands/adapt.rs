@@ -281,6 +281,9 @@ fn a_line_that_is_no_name_is_told_by_its_number() {
     for line in ["standard input, line 2: expected", "standard input, line 3: expected"] {
         assert!(told.contains(line), "{told}");
     }
+    assert!(told.contains("skipped 2 images that"), "{told}");
+    let counted = objects(&piped(&lines, &["--json"]));
+    assert_eq!(counted[counted.len() - 1]["skipped"], 2);
     let strict = piped(&lines, &["--strict"]);
     assert_eq!(strict.status.code(), Some(1));
     assert_eq!(strict.stdout.split(|byte| *byte == b'\n').count(), 3, "the head and the first");

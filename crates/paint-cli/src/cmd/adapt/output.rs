@@ -135,15 +135,17 @@ impl Output {
         self.bar.finish_and_clear();
     }
 
-    /// The last line.
+    /// The last line; `lines` named no file.
     pub(super) fn finish(
         &mut self,
         session: &Session,
+        lines: u64,
         end: End,
         elapsed: Duration,
     ) -> io::Result<()> {
         let mut object = json!(session.summary());
         object["event"] = "summary".into();
+        object["skipped"] = (session.summary().skipped + lines).into();
         object["end"] = if end == End::Finished { "finished" } else { "stopped" }.into();
         object["images_seen"] = session.images_seen().into();
         object["duration_s"] = elapsed.as_secs_f64().into();
@@ -177,16 +179,17 @@ fn escaped(json: &str) -> String {
     json.chars().map(escape).collect()
 }
 
-/// Says what was done, on stderr.
-pub(super) fn summarise(session: &Session, elapsed: Duration) {
+/// Says what was done, on stderr; `lines` named no file.
+pub(super) fn summarise(session: &Session, lines: u64, elapsed: Duration) {
     let Summary { images, skipped, batches, prompts, state, conditions, guard, .. } =
         session.summary();
     let (seconds, batches) = (elapsed.as_secs_f64(), counted(*batches, "batch", "batches"));
     let photos = |count: u64| counted(count, "image", "images");
     let done = if session.learns() { "adapted to" } else { "predicted" };
     note!("{done} {} in {batches}, {seconds:.1} s", photos(*images));
-    if *skipped > 0 {
-        note!("skipped {} that could not be read", photos(*skipped));
+    let skipped = *skipped + lines;
+    if skipped > 0 {
+        note!("skipped {} that could not be read", photos(skipped));
     }
     if let Some(Prompts { allocated, reused }) = prompts {
         let reused = counted(*reused, "batch", "batches");
