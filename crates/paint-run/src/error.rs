@@ -244,16 +244,14 @@ impl Error {
         }
     }
 
-    /// True if a file of arrays was read and is not one that was written here, so that only another file helps.
+    /// True if a file of arrays was read and is not as it was written, so that only another file helps. A sound file of
+    /// another version or another kind is not damaged: it may be of use to another program.
     pub fn is_damaged_file(&self) -> bool {
         use paint_nn::checkpoint::Error as File;
         match self {
             Self::Arrays(file) | Self::Model(paint_nn::Error::File(file)) => matches!(
                 file,
-                File::UnknownFormat { .. }
-                    | File::Malformed { .. }
-                    | File::Damaged { .. }
-                    | File::Kind { .. }
+                File::UnknownFormat { .. } | File::Malformed { .. } | File::Damaged { .. }
             ),
             _ => false,
         }
@@ -267,3 +265,21 @@ impl Error {
 
 /// The result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use paint_nn::checkpoint::Error as File;
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_version_or_kind_is_not_damaged() {
+        let path = PathBuf::from("state");
+        let (expected, found) = ("version 2".to_owned(), "one of version 3".to_owned());
+        let other = File::Kind { expected, found, path: path.clone() };
+        assert!(!Error::Arrays(other).is_damaged_file());
+        assert!(Error::Arrays(File::Damaged { path }).is_damaged_file());
+    }
+}
