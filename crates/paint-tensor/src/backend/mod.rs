@@ -186,11 +186,7 @@ pub(crate) trait Backend: DepthwiseKernels + TokenKernels + Training + Send + Sy
         &self,
         attention: &Attention,
         saved: &AttentionGrad,
-    ) -> Result<Storage> {
-        let (dq, dkv) = self.attention_backward(attention, saved)?;
-        let d = attention.width();
-        self.concat(attention.batch * attention.q_len, &[(&dq, d), (&dkv, 2 * d)])
-    }
+    ) -> Result<Storage>;
 
     /// Attention inside windows in one kernel, where the device has one.
     fn windows(&self) -> Option<&dyn WindowKernels> {

@@ -17,7 +17,7 @@ use super::parallel::vectorized;
 use super::prefetch;
 use super::slab::Block;
 use super::storage::host;
-use crate::backend::{Attention, HeadRows};
+use crate::backend::{Attention, AttentionGrad, HeadRows};
 
 /// Query, key or value rows of a whole batch.
 #[derive(Clone, Copy)]
@@ -53,6 +53,8 @@ impl<'a> Rows<'a> {
 const FEW: usize = 8;
 /// Rows that products take at a time.
 const PANEL: usize = 32;
+/// Rows of scores that become probabilities at a time.
+const TOGETHER: usize = 4;
 
 /// The problem: sizes and inputs.
 #[derive(Clone, Copy)]
@@ -112,13 +114,16 @@ impl Problem<'_> {
 
     /// Brings a row of the head after this one into the cache; meant for a loop over rows that computes meanwhile.
     #[inline(always)]
-    fn fetch_next(&self, (image, head): (usize, usize), row: usize) {
+    fn fetch_next<const N: usize>(
+        &self,
+        of: [Rows; N],
+        (image, head): (usize, usize),
+        row: usize,
+    ) {
         let next = head + 1;
         let (image, head) = if next < self.heads { (image, next) } else { (image + 1, 0) };
         let columns = head * self.head_dim..(head + 1) * self.head_dim;
-        for rows in [&self.q, &self.k, &self.v] {
-            rows.fetch(image, row, columns.clone());
-        }
+        of.into_iter().for_each(|rows| rows.fetch(image, row, columns.clone()));
     }
 
     /// The rows of one head from `first` on, as many as `lse` has, `pitch` apart in `out`.
@@ -136,7 +141,8 @@ impl Problem<'_> {
         vectorized(
             #[inline(always)]
             || {
-                let ahead = |row| self.fetch_next(place, first + row);
+                let inputs = [self.q, self.k, self.v];
+                let ahead = |row| self.fetch_next(inputs, place, first + row);
                 softmax_rows((scores, self.pitch()), lse, n, self.scale, ahead);
             },
         );
@@ -186,66 +192,120 @@ impl Problem<'_> {
         });
     }
 
-    /// `dq [B, M, D]` and `dkv [B, N, 2D]`, given the output, `lse` and the gradient of the output.
-    pub(super) fn backward(
-        &self,
-        (out, lse, grad): (&[f32], &[f32], &[f32]),
-        dq: &mut [f32],
-        dkv: &mut [f32],
-    ) {
-        let (m, n, d, h) = (self.q.len, self.k.len, self.width(), self.head_dim);
+    /// `dq [B, M, D]` and `dkv [B, N, 2D]`.
+    pub(super) fn backward(&self, saved: &Saved, dq: &mut [f32], dkv: &mut [f32]) {
+        let (m, n, d) = (self.q.len, self.k.len, self.width());
         let images = dq.par_chunks_mut(m * d).zip(dkv.par_chunks_mut(n * 2 * d)).enumerate();
         images.with_max_len(1).for_each(|(image, (dq, dkv))| {
-            let (room, pitch) = (self.room(m), self.pitch());
-            let mut scratch = Block::take(2 * room);
-            let (p, ds) = scratch.as_mut_slice().split_at_mut(room);
-            for head in 0..self.heads {
-                let column = head * h;
-                let rows = |x| Operand::new(x, d, 1);
-                let at = image * m * d + column;
-                let (out, grad) = (&out[at..], &grad[at..]);
-                let lse = &lse[(image * self.heads + head) * m..][..m];
-                self.scores(image, column, [0, m], p);
-                let v = Operand::new(self.v.head(image, column), 1, self.v.row);
-                let to = Output { data: ds, stride: pitch, margin: true };
-                serial_into(self.kernel, Size { m, n, k: h }, (rows(grad), v), to);
-                vectorized(
-                    #[inline(always)]
-                    || {
-                        for i in 0..m {
-                            self.fetch_next((image, head), i);
-                            let delta = math::dot(&out[i * d..i * d + h], &grad[i * d..i * d + h]);
-                            let row =
-                                i * pitch..i * pitch + n.next_multiple_of(math::LANES).min(pitch);
-                            let (p, ds) = (&mut p[row.clone()], &mut ds[row]);
-                            for (p, ds) in p.iter_mut().zip(ds) {
-                                *p = math::exp(*p * self.scale - lse[i]);
-                                *ds = *p * (*ds - delta) * self.scale;
-                            }
-                        }
-                    },
-                );
-                let k = Operand::new(self.k.head(image, column), self.k.row, 1);
-                let q = Operand::new(self.q.head(image, column), self.q.row, 1);
-                let by_depth = Size { m: n, n: h, k: m };
-                serial(
-                    self.kernel,
-                    Size { m, n: h, k: n },
-                    (Operand::new(ds, pitch, 1), k),
-                    &mut dq[column..],
-                    d,
-                );
-                serial(
-                    self.kernel,
-                    by_depth,
-                    (Operand::new(ds, 1, pitch), q),
-                    &mut dkv[column..],
-                    2 * d,
-                );
-                let dv = &mut dkv[d + column..];
-                serial(self.kernel, by_depth, (Operand::new(p, 1, pitch), rows(grad)), dv, 2 * d);
-            }
+            self.image_backward(saved, image, Gradients::Apart { dq, dkv, d });
         });
+    }
+
+    /// `[dq | dk | dv]`, `[B, N, 3D]`, of as many queries as keys.
+    pub(super) fn backward_packed(&self, saved: &Saved, dqkv: &mut [f32]) {
+        let (n, d) = (self.k.len, self.width());
+        let images = dqkv.par_chunks_mut(n * 3 * d).enumerate();
+        images.with_max_len(1).for_each(|(image, dqkv)| {
+            self.image_backward(saved, image, Gradients::Packed { dqkv, d });
+        });
+    }
+
+    fn image_backward(&self, saved: &Saved, image: usize, mut gradients: Gradients) {
+        let (m, n, d, h) = (self.q.len, self.k.len, self.width(), self.head_dim);
+        let (room, pitch) = (self.room(m), self.pitch());
+        let wide = n.next_multiple_of(math::LANES);
+        let like_q = |data| Rows { data, start: 0, row: d, len: m };
+        let read = [self.q, self.k, self.v, like_q(saved.grad), like_q(saved.out)];
+        let mut scratch = Block::take(2 * room);
+        let (p, ds) = scratch.as_mut_slice().split_at_mut(room);
+        for head in 0..self.heads {
+            let column = head * h;
+            let rows = |x| Operand::new(x, d, 1);
+            let at = image * m * d + column;
+            let (out, grad) = (&saved.out[at..], &saved.grad[at..]);
+            let lse = &saved.lse[(image * self.heads + head) * m..][..m];
+            self.scores(image, column, [0, m], p);
+            let v = Operand::new(self.v.head(image, column), 1, self.v.row);
+            let to = Output { data: ds, stride: pitch, margin: true };
+            serial_into(self.kernel, Size { m, n, k: h }, (rows(grad), v), to);
+            vectorized(
+                #[inline(always)]
+                || {
+                    for i in 0..m {
+                        self.fetch_next(read, (image, head), i);
+                        let delta = math::dot(&out[i * d..i * d + h], &grad[i * d..i * d + h]);
+                        let (p, ds) = (&mut p[i * pitch..][..wide], &mut ds[i * pitch..][..wide]);
+                        score_gradients(p, ds, [self.scale, lse[i], delta]);
+                    }
+                },
+            );
+            let k = Operand::new(self.k.head(image, column), self.k.row, 1);
+            let q = Operand::new(self.q.head(image, column), self.q.row, 1);
+            let by_depth = Size { m: n, n: h, k: m };
+            for (part, size, operands) in [
+                (Part::Query, Size { m, n: h, k: n }, (Operand::new(ds, pitch, 1), k)),
+                (Part::Key, by_depth, (Operand::new(ds, 1, pitch), q)),
+                (Part::Value, by_depth, (Operand::new(p, 1, pitch), rows(grad))),
+            ] {
+                let (to, stride) = gradients.part(part);
+                serial(self.kernel, size, operands, &mut to[column..], stride);
+            }
+        }
+    }
+}
+
+/// What the forward pass left, and the gradient of its output.
+#[derive(Clone, Copy)]
+pub(super) struct Saved<'a> {
+    pub(super) out: &'a [f32],
+    pub(super) lse: &'a [f32],
+    pub(super) grad: &'a [f32],
+}
+
+impl<'a> Saved<'a> {
+    pub(super) fn new(saved: &AttentionGrad<'a>) -> Self {
+        Self { out: host(saved.out), lse: host(saved.lse), grad: host(saved.grad) }
+    }
+}
+
+/// Whose gradient.
+#[derive(Clone, Copy)]
+enum Part {
+    Query,
+    Key,
+    Value,
+}
+
+/// Where the gradients of one image go; rows have `d`, `2 d` or `3 d` elements.
+enum Gradients<'a> {
+    Apart { dq: &'a mut [f32], dkv: &'a mut [f32], d: usize },
+    Packed { dqkv: &'a mut [f32], d: usize },
+}
+
+impl Gradients<'_> {
+    /// From the first element of a part on, and the distance of its rows.
+    fn part(&mut self, part: Part) -> (&mut [f32], usize) {
+        match (self, part) {
+            (Self::Apart { dq, d, .. }, Part::Query) => (dq, *d),
+            (Self::Apart { dkv, d, .. }, Part::Key) => (dkv, 2 * *d),
+            (Self::Apart { dkv, d, .. }, Part::Value) => (&mut dkv[*d..], 2 * *d),
+            (Self::Packed { dqkv, d }, part) => (&mut dqkv[part as usize * *d..], 3 * *d),
+        }
+    }
+}
+
+/// A row of scores becomes probabilities `p`, and their gradients `ds` those of the scores.
+#[inline(always)]
+fn score_gradients(p: &mut [f32], ds: &mut [f32], [scale, lse, delta]: [f32; 3]) {
+    const LANES: usize = math::LANES;
+    let (p, ds) = (p.as_chunks_mut::<LANES>().0, ds.as_chunks_mut::<LANES>().0);
+    for (p, ds) in p.iter_mut().zip(ds) {
+        let (mut probabilities, mut gradients) = (*p, *ds);
+        for (p, ds) in probabilities.iter_mut().zip(&mut gradients) {
+            *p = math::exp(*p * scale - lse);
+            *ds = *p * (*ds - delta) * scale;
+        }
+        (*p, *ds) = (probabilities, gradients);
     }
 }
 
@@ -260,19 +320,61 @@ pub(super) fn softmax_rows(
     ahead: impl Fn(usize),
 ) {
     let wide = n.next_multiple_of(math::LANES).min(pitch);
-    for (i, (row, lse)) in scores.chunks_exact_mut(pitch).zip(lse).enumerate() {
-        ahead(i);
-        let row = &mut row[..wide];
-        row[n..].fill(f32::NEG_INFINITY);
-        let top = math::max(row) * scale;
-        for s in &mut *row {
-            *s = math::exp(*s * scale - top);
+    let mut done = 0;
+    let mut groups = lse.chunks_exact_mut(TOGETHER);
+    for (scores, lse) in scores.chunks_exact_mut(TOGETHER * pitch).zip(&mut groups) {
+        (done..done + TOGETHER).for_each(&ahead);
+        softmax_together::<TOGETHER>((scores, pitch), lse, [n, wide], scale);
+        done += TOGETHER;
+    }
+    let rest = scores[done * pitch..].chunks_exact_mut(pitch);
+    for (i, (scores, lse)) in rest.zip(groups.into_remainder().chunks_exact_mut(1)).enumerate() {
+        ahead(done + i);
+        softmax_together::<1>((scores, pitch), lse, [n, wide], scale);
+    }
+}
+
+/// [`softmax_rows`] of `R` rows. One alone would wait for its largest score, for the last of its exponentials and for
+/// their sum.
+#[inline(always)]
+fn softmax_together<const R: usize>(
+    (scores, pitch): (&mut [f32], usize),
+    lse: &mut [f32],
+    [n, wide]: [usize; 2],
+    scale: f32,
+) {
+    const LANES: usize = math::LANES;
+    let mut tops = [0.0; R];
+    for (top, row) in tops.iter_mut().zip(scores.chunks_exact_mut(pitch)) {
+        row[n..wide].fill(f32::NEG_INFINITY);
+        *top = math::max(&row[..wide]) * scale;
+    }
+    let mut sums = [[0.0; LANES]; R];
+    for first in (0..wide - wide % LANES).step_by(LANES) {
+        for r in 0..R {
+            let chunk = &mut scores[r * pitch + first..][..LANES];
+            let mut x = [0.0; LANES];
+            x.copy_from_slice(chunk);
+            for lane in 0..LANES {
+                x[lane] = math::exp(x[lane] * scale - tops[r]);
+                sums[r][lane] += x[lane];
+            }
+            chunk.copy_from_slice(&x);
         }
-        let total = math::sum(row);
+    }
+    for r in 0..R {
+        let row = &mut scores[r * pitch..][..wide];
+        for (x, sum) in row[wide - wide % LANES..].iter_mut().zip(&mut sums[r]) {
+            *x = math::exp(*x * scale - tops[r]);
+            *sum += *x;
+        }
+    }
+    let totals = sums.map(math::total);
+    for (row, total) in scores.chunks_exact_mut(pitch).zip(totals) {
         let factor = 1.0 / total;
-        for s in row {
-            *s *= factor;
-        }
+        row[..wide].iter_mut().for_each(|s| *s *= factor);
+    }
+    for (lse, (top, total)) in lse.iter_mut().zip(tops.into_iter().zip(totals)) {
         *lse = top + total.ln();
     }
 }

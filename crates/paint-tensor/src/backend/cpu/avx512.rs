@@ -213,21 +213,26 @@ pub(super) fn multiply(depth: usize, a: Left, b: &[f32], tile: &mut Tile) {
     assert!(tile.out.len() >= (tile.rows - 1) * tile.stride + tile.cols && available());
     let (a, b) = (a.as_ptr(), b.as_ptr());
     macro_rules! by_rows {
-        ($($rows:literal)*) => {
+        ($halves:literal: $($rows:literal)*) => {
             match tile.rows {
                 // SAFETY: AVX-512 and all lengths were checked above; stores are masked to `cols`.
-                $($rows if is_packed => unsafe { kernel::<$rows, true>(depth, (a, 1), b, tile) },
+                $($rows if is_packed => unsafe { kernel::<$rows, $halves, true>(depth, (a, 1), b, tile) },
                 // SAFETY: as above.
-                $rows => unsafe { kernel::<$rows, false>(depth, (a, lane), b, tile) },)*
+                $rows => unsafe { kernel::<$rows, $halves, false>(depth, (a, lane), b, tile) },)*
                 _ => unreachable!("rows were checked"),
             }
         };
     }
-    by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+    if tile.cols > NR / 2 {
+        by_rows!(2: 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+    } else {
+        by_rows!(1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+    }
 }
 
+/// `R` rows by `H` halves of [`NR`] columns.
 #[target_feature(enable = "avx512f")]
-unsafe fn kernel<const R: usize, const PACKED: bool>(
+unsafe fn kernel<const R: usize, const H: usize, const PACKED: bool>(
     depth: usize,
     (a, lane): (*const f32, usize),
     mut b: *const f32,
@@ -236,7 +241,7 @@ unsafe fn kernel<const R: usize, const PACKED: bool>(
     // The compiler knows these of packed rows.
     let (lane, step) = if PACKED { (1, A_STEP) } else { (lane, 1) };
     let full = mask(16);
-    let mut acc = [[_mm512_setzero_ps(); 2]; R];
+    let mut acc = [[_mm512_setzero_ps(); H]; R];
     for row in 0..R {
         let at = tile.out.as_ptr().wrapping_add(row * tile.stride);
         prefetch::row::<_MM_HINT_ET0>(at);
@@ -256,15 +261,18 @@ unsafe fn kernel<const R: usize, const PACKED: bool>(
         }
         // SAFETY: `multiply` checked that both operands hold `depth` steps.
         unsafe {
-            let b0 = _mm512_maskz_loadu_ps(full, b);
-            let b1 = _mm512_maskz_loadu_ps(full, b.add(16));
+            let mut columns = [_mm512_setzero_ps(); H];
+            for (half, columns) in columns.iter_mut().enumerate() {
+                *columns = _mm512_maskz_loadu_ps(full, b.add(16 * half));
+            }
             // Without a loop the compiler keeps the sums in registers.
             macro_rules! add {
                 ($($row:literal)*) => {
                     $(if $row < R {
                         let value = _mm512_set1_ps(*rows[$row].add(k * step));
-                        acc[$row][0] = _mm512_fmadd_ps(value, b0, acc[$row][0]);
-                        acc[$row][1] = _mm512_fmadd_ps(value, b1, acc[$row][1]);
+                        for half in 0..H {
+                            acc[$row][half] = _mm512_fmadd_ps(value, columns[half], acc[$row][half]);
+                        }
                     })*
                 };
             }

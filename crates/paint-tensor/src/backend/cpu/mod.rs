@@ -48,7 +48,7 @@ mod training;
 mod vnni;
 mod windows;
 
-use self::attention::Problem;
+use self::attention::{Problem, Saved};
 use self::kernel::Kernel;
 use self::storage::{build, build2, host, into_slab};
 use super::{
@@ -137,9 +137,19 @@ impl Backend for Cpu {
         saved: &AttentionGrad,
     ) -> Result<(Storage, Storage)> {
         let width = attention.batch * attention.width();
-        let saved = (host(saved.out), host(saved.lse), host(saved.grad));
         let len = [attention.q_len * width, attention.kv_len * 2 * width];
-        Ok(build2(len, |dq, dkv| Problem::new(self.kernel, attention).backward(saved, dq, dkv)))
+        let problem = Problem::new(self.kernel, attention);
+        Ok(build2(len, |dq, dkv| problem.backward(&Saved::new(saved), dq, dkv)))
+    }
+
+    fn attention_backward_packed(
+        &self,
+        attention: &Attention,
+        saved: &AttentionGrad,
+    ) -> Result<Storage> {
+        let len = attention.batch * attention.kv_len * 3 * attention.width();
+        let problem = Problem::new(self.kernel, attention);
+        Ok(build(len, |dqkv| problem.backward_packed(&Saved::new(saved), dqkv)))
     }
 
     fn windows(&self) -> Option<&dyn WindowKernels> {

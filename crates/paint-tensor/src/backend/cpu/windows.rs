@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::attention::softmax_rows;
+use super::attention::{Saved, softmax_rows};
 use super::gemm::{Operand, Size, serial};
 use super::kernel::Kernel;
 use super::parallel::vectorized;
@@ -27,7 +27,7 @@ impl WindowKernels for Cpu {
         bias: BiasGradient,
     ) -> Result<(Storage, Option<Storage>)> {
         let problem = Problem::new(self.kernel, attention);
-        let saved = Saved { out: host(saved.out), lse: host(saved.lse), grad: host(saved.grad) };
+        let saved = Saved::new(saved);
         let packed = attention.batch * attention.places.len() * 3 * attention.width();
         if bias == BiasGradient::Omit {
             let dqkv = build(packed, |dqkv| {
@@ -50,13 +50,6 @@ impl WindowKernels for Cpu {
         });
         Ok((dqkv, Some(total)))
     }
-}
-
-/// What the forward pass left.
-struct Saved<'a> {
-    out: &'a [f32],
-    lse: &'a [f32],
-    grad: &'a [f32],
 }
 
 struct Problem<'a> {
