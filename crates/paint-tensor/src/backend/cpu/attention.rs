@@ -114,12 +114,7 @@ impl Problem<'_> {
 
     /// Brings a row of the head after this one into the cache; meant for a loop over rows that computes meanwhile.
     #[inline(always)]
-    fn fetch_next<const N: usize>(
-        &self,
-        of: [Rows; N],
-        (image, head): (usize, usize),
-        row: usize,
-    ) {
+    fn fetch_next<const N: usize>(&self, of: [Rows; N], (image, head): (usize, usize), row: usize) {
         let next = head + 1;
         let (image, head) = if next < self.heads { (image, next) } else { (image + 1, 0) };
         let columns = head * self.head_dim..(head + 1) * self.head_dim;

@@ -94,12 +94,11 @@ pub(super) unsafe fn fetch(
     if along_depth == by_lane { rows } else { transpose(&rows) }
 }
 
-/// Packs up to 16 lanes from `first`: `out[k * step + i]` is lane `first + i` at depth `k`, zero beyond `count`.
+/// Packs up to 16 lanes: `out[k * step + i]` is lane `first + i` at depth `from + k`, zero beyond `count`.
 pub(super) fn pack(
     lanes: Lanes,
-    first: usize,
-    count: usize,
-    depth: usize,
+    [first, count]: [usize; 2],
+    [from, depth]: [usize; 2],
     out: &mut [f32],
     step: usize,
 ) {
@@ -108,13 +107,13 @@ pub(super) fn pack(
         return;
     }
     assert!(out.len() >= (depth - 1) * step + 16);
-    lanes.check([first, count], [0, depth]);
+    lanes.check([first, count], [from, depth]);
     // SAFETY: AVX-512 was checked, `check` covers what `fetch` reads, and the last of the stores ends at
     // `(depth - 1) * step + 16`.
     unsafe {
         for k in (0..depth).step_by(16) {
             let block = (depth - k).min(16);
-            let rows = fetch(lanes, [first, count], [k, block], false);
+            let rows = fetch(lanes, [first, count], [from + k, block], false);
             store(&rows, block, out.as_mut_ptr().add(k * step), step);
         }
     }
@@ -246,14 +245,18 @@ unsafe fn kernel<const R: usize, const H: usize, const PACKED: bool>(
         let at = tile.out.as_ptr().wrapping_add(row * tile.stride);
         prefetch::row::<_MM_HINT_ET0>(at);
     }
-    let mut rows = [a; R];
-    for (row, at) in rows.iter_mut().enumerate() {
-        *at = at.wrapping_add(row * lane);
+    // Every third row; the others are one or two strides away.
+    let mut bases = [a; MR.div_ceil(3)];
+    for (i, base) in bases.iter_mut().enumerate() {
+        *base = base.wrapping_add(3 * i * lane);
     }
-    if !PACKED {
+    let lane = if PACKED {
+        lane
+    } else {
         // Else the compiler computes each address from the one before, in a chain as long as the sums of a depth.
-        rows = black_box(rows);
-    }
+        bases = black_box(bases);
+        black_box(lane)
+    };
     for k in 0..depth {
         prefetch::row::<_MM_HINT_T0>(b.wrapping_add(AHEAD * NR));
         if PACKED {
@@ -269,7 +272,8 @@ unsafe fn kernel<const R: usize, const H: usize, const PACKED: bool>(
             macro_rules! add {
                 ($($row:literal)*) => {
                     $(if $row < R {
-                        let value = _mm512_set1_ps(*rows[$row].add(k * step));
+                        let at = bases[$row / 3].wrapping_add($row % 3 * lane);
+                        let value = _mm512_set1_ps(*at);
                         for half in 0..H {
                             acc[$row][half] = _mm512_fmadd_ps(value, columns[half], acc[$row][half]);
                         }
@@ -278,6 +282,7 @@ unsafe fn kernel<const R: usize, const H: usize, const PACKED: bool>(
             }
             add!(0 1 2 3 4 5 6 7 8 9 10 11 12 13);
             b = b.add(NR);
+            bases.iter_mut().for_each(|base| *base = base.wrapping_add(step));
         }
     }
     let masks = [mask(tile.cols), mask(tile.cols.saturating_sub(16))];

@@ -15,6 +15,8 @@ use super::{
     avx512::{self, A_STEP, Lanes, Left, MR, Tile},
     gemm::NR,
     packs::Form,
+    parallel::vectorized,
+    prefetch,
     slab::Block,
 };
 
@@ -137,12 +139,71 @@ fn kept(
 
 #[cfg(target_arch = "x86_64")]
 fn pack_avx512(Size { n, k, .. }: Size, b: Lanes, threads: bool) -> Block {
-    pack_panels(n.div_ceil(NR), k * NR, threads, |panel, out| {
+    /// Panels of a task that reads the rows of all of them in order: 1 KiB of each row.
+    const MOST: usize = 8;
+    let panels = n.div_ceil(NR);
+    if b.lane_step == 1 && n > NR {
+        let tasks = panels.div_ceil(MOST);
+        let tasks =
+            if threads { tasks.next_multiple_of(rayon::current_num_threads()) } else { tasks };
+        let group = panels.div_ceil(tasks);
+        let mut block = Block::take((panels * k * NR).max(1));
+        let out = &mut block.as_mut_slice()[..panels * k * NR];
+        let pack = |(task, out): (usize, &mut [f32])| {
+            let first = task * group * NR;
+            pack_across::<NR, NR>(b, [first, (n - first).min(group * NR)], [0, k], out);
+        };
+        let len = (group * k * NR).max(1);
+        if threads && out.len() > 1 << 14 {
+            out.par_chunks_mut(len).enumerate().with_max_len(1).for_each(pack);
+        } else {
+            out.chunks_mut(len).enumerate().for_each(pack);
+        }
+        return block;
+    }
+    pack_panels(panels, k * NR, threads, |panel, out| {
         let first = panel * NR;
         let count = (n - first).min(NR);
-        avx512::pack(b, first, count.min(16), k, out, NR);
-        avx512::pack(b, first + 16, count.saturating_sub(16), k, &mut out[16..], NR);
+        let rest = [first + 16, count.saturating_sub(16)];
+        avx512::pack(b, [first, count.min(16)], [0, k], out, NR);
+        avx512::pack(b, rest, [0, k], &mut out[16..], NR);
     })
+}
+
+/// Packs lanes that are neighbours, in panels of `WIDTH` that are `STEP` elements from one depth to the next. Each depth
+/// is read for all panels before the next one, in the order in which it lies.
+#[cfg(target_arch = "x86_64")]
+fn pack_across<const WIDTH: usize, const STEP: usize>(
+    lanes: Lanes,
+    [first, count]: [usize; 2],
+    [from, depths]: [usize; 2],
+    out: &mut [f32],
+) {
+    /// Depths by which rows are fetched ahead: they may be further apart than the processor foresees.
+    const AHEAD: usize = 8;
+    vectorized(
+        #[inline(always)]
+        || {
+            for depth in 0..depths {
+                let at = first + (from + depth) * lanes.depth_step;
+                let row = &lanes.data[at..at + count];
+                let next = row.as_ptr().wrapping_add(AHEAD * lanes.depth_step);
+                (0..count).step_by(16).for_each(|lane| {
+                    prefetch::line::<{ std::arch::x86_64::_MM_HINT_T0 }>(next.wrapping_add(lane));
+                });
+                for (panel, first) in (0..count).step_by(WIDTH).enumerate() {
+                    let (out, row) =
+                        (&mut out[(panel * depths + depth) * STEP..][..STEP], &row[first..]);
+                    if let Some(row) = row.first_chunk::<STEP>() {
+                        out.copy_from_slice(row);
+                    } else {
+                        out[..row.len()].copy_from_slice(row);
+                        out[row.len()..].fill(0.0);
+                    }
+                }
+            }
+        },
+    );
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -219,23 +280,32 @@ fn rows_avx512(
     const COLUMNS: usize = 1 << 17;
     let panels = m.div_ceil(MR);
     let rows_of = |panel: usize| (m - panel * MR).min(MR);
-    let packed = (k == 0 || !avx512::reads_rows(a)).then(|| {
-        pack_panels(panels, A_STEP * k, false, |panel, out| {
-            avx512::pack(a, panel * MR, rows_of(panel), k, out, A_STEP);
-        })
-    });
-    let operand = |panel: usize, depth: usize| match &packed {
-        Some(packed) => Left::Packed(&packed.as_slice()[(panel * k + depth) * A_STEP..]),
-        None => Left::Rows(&a.data[panel * MR * a.lane_step + depth..], a.lane_step),
-    };
+    let packs = k == 0 || !avx512::reads_rows(a);
+    let mut packed = Block::take(if packs { panels * k.min(KC) * A_STEP } else { 0 });
+    let packed = packed.as_mut_slice();
     let mut depth = 0;
     loop {
         let block = (k - depth).min(KC);
+        if packs && a.lane_step == 1 {
+            pack_across::<MR, A_STEP>(a, [0, m], [depth, block], packed);
+        } else if packs {
+            for panel in 0..panels {
+                let out = &mut packed[panel * block * A_STEP..];
+                avx512::pack(a, [panel * MR, rows_of(panel)], [depth, block], out, A_STEP);
+            }
+        }
+        let operand = |panel: usize| {
+            if packs {
+                Left::Packed(&packed[panel * block * A_STEP..])
+            } else {
+                Left::Rows(&a.data[panel * MR * a.lane_step + depth..], a.lane_step)
+            }
+        };
         let width = (COLUMNS / block.max(1) / NR).max(1) * NR;
         for left in (0..n).step_by(width) {
             let right = (left + width).min(n);
             for panel in 0..panels {
-                let (rows, operand) = (rows_of(panel), operand(panel, depth));
+                let (rows, operand) = (rows_of(panel), operand(panel));
                 for first_col in (left..right).step_by(NR) {
                     let cols = (n - first_col).min(NR);
                     let out = &mut c[panel * MR * stride + first_col..];
