@@ -229,7 +229,7 @@ impl SetFlag {
         let given = given.display().to_string();
         match draft.get("model.weights").and_then(|found| found.as_str()) {
             Some(found) if found != given => Err(Usage(format!(
-                "weights: expected one file, found {given:?} from a flag and {found:?} from --set model.weights"
+                "--weights is {given:?} and --set model.weights is {found:?}: give one of them"
             ))),
             _ => Ok(()),
         }

@@ -54,7 +54,7 @@ fn type_name(expected: &str) -> String {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",
-        "u64" | "usize" => "a whole number from 0 on",
+        "u64" | "usize" => "a non-negative whole number",
         "i8" => "a whole number from -128 to 127",
         "i16" => "a whole number from -32768 to 32767",
         "i32" => "a whole number from -2147483648 to 2147483647",
@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn a_value_of_another_type_is_named_with_what_was_expected_and_found() {
         for (assignment, message) in [
-            ("count = 'many'", "count: expected a whole number from 0 on, found \"many\""),
-            ("count = -1", "count: expected a whole number from 0 on, found -1"),
-            ("count = 0.5", "count: expected a whole number from 0 on, found 0.5"),
+            ("count = 'many'", "count: expected a non-negative whole number, found \"many\""),
+            ("count = -1", "count: expected a non-negative whole number, found -1"),
+            ("count = 0.5", "count: expected a non-negative whole number, found 0.5"),
             ("severity = 300", "severity: expected a whole number from 0 to 255, found 300"),
             ("port = 65536", "port: expected a whole number from 0 to 65535, found 65536"),
             ("batch = -1", "batch: expected a whole number from 0 to 4294967295, found -1"),

@@ -123,14 +123,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             anyhow::bail!("none of the {skipped} images could be read")
         }
         Ok(end) => {
-            output.finish(&session, incoming.skipped(), end, begun.elapsed())?;
+            let named = incoming.check();
+            let how = match end {
+                End::Stopped => "stopped",
+                End::Finished if named.is_err() => "failed",
+                End::Finished => "finished",
+            };
+            output.finish(&session, incoming.skipped(), how, begun.elapsed())?;
             output::summarise(&session, incoming.skipped(), begun.elapsed());
-            incoming.check()?;
-            match end {
-                End::Finished if args.fail_on_harm && is_harm(&session) => Err(Harm.into()),
-                End::Finished => Ok(()),
-                End::Stopped => Err(signals.ended(stopped(args)).into()),
+            if end == End::Stopped {
+                return Err(signals.ended(stopped(args)).into());
             }
+            named?;
+            if args.fail_on_harm && is_harm(&session) { Err(Harm.into()) } else { Ok(()) }
         }
     }
 }

@@ -42,8 +42,8 @@ pub fn write_sealed<'a>(
     .map_err(|source| Error::Io { action: "write", source, path: path.to_owned() })
 }
 
-/// Reads what [`write_sealed`] wrote. `check` looks at the metadata first, so that a file of another kind is called
-/// that and not damaged.
+/// Reads what [`write_sealed`] wrote. `check` looks at the metadata of a file whose hash is right, and of one that has
+/// none: it is of another kind, and not damaged.
 pub fn read_sealed(
     path: &Path,
     check: impl FnOnce(&BTreeMap<String, String>) -> Result<()>,
@@ -63,12 +63,13 @@ pub fn decode_sealed(
         .split_last_chunk::<SEAL_LEN>()
         .is_some_and(|(content, seal)| Sha256::digest(content)[..] == seal[..]);
     let mut file = decode_source(&Source::from(bytes), path, None)?;
-    check(&file.metadata)?;
     let has_seal = matches!(file.remove(SEAL), Some(Array { shape, .. }) if shape == [SEAL_LEN]);
-    if !(has_seal && ends_in_its_hash) {
-        return Err(Error::Damaged { path: path.to_owned() });
+    let damaged = || Err(Error::Damaged { path: path.to_owned() });
+    if has_seal && !ends_in_its_hash {
+        return damaged();
     }
-    Ok(file)
+    check(&file.metadata)?;
+    if has_seal { Ok(file) } else { damaged() }
 }
 
 /// Passes on what it is given and hashes it.
@@ -121,6 +122,20 @@ mod tests {
         for len in 0..whole.len() {
             assert!(open(&whole[..len]).is_err(), "cut to {len}");
         }
+    }
+
+    #[test]
+    fn a_flip_in_the_metadata_is_damage_and_sound_metadata_of_another_kind_is_not() {
+        let refuse = |_: &BTreeMap<String, String>| {
+            let path = "my state".into();
+            Err(Error::Kind { expected: "a state".into(), found: "notes".into(), path })
+        };
+        let open = |bytes| decode_sealed(bytes, Path::new("my state"), refuse).unwrap_err();
+        let mut bytes = sealed();
+        assert!(matches!(open(bytes.clone()), Error::Kind { .. }));
+        let at = bytes.windows(4).position(|text| text == b"note").unwrap();
+        bytes[at] ^= 1;
+        assert!(matches!(open(bytes), Error::Damaged { .. }));
     }
 
     #[test]

@@ -158,11 +158,11 @@ mod tests {
         for (assignment, told) in [
             (
                 "stream.buffer=many",
-                "stream.buffer: expected a whole number from 0 on, found \"many\"",
+                "stream.buffer: expected a non-negative whole number, found \"many\"",
             ),
             (
                 "scenario.batch_size=0.5",
-                "scenario.batch_size: expected a whole number from 0 on, found 0.5",
+                "scenario.batch_size: expected a non-negative whole number, found 0.5",
             ),
             ("guard=on", "guard: expected a table, found \"on\""),
             ("model.crop_pct=true", "model.crop_pct: expected a number, found true"),

@@ -71,8 +71,8 @@ pub fn roll_back(path: &Path, batches: Option<u64>) -> Result<Version> {
     let _claim = claim_file(path)?;
     // A copy may be sound where the file is damaged.
     let present = show(path);
-    let newest = present.as_ref().map_or(u64::MAX, |present| present.batches);
-    let earlier = match (earlier(path, newest, batches), present) {
+    let known = present.as_ref().ok().map(|present| present.batches);
+    let earlier = match (earlier(path, known, batches), present) {
         (Err(_), Err(damage)) => return Err(damage),
         (earlier, _) => earlier?,
     };
@@ -81,17 +81,20 @@ pub fn roll_back(path: &Path, batches: Option<u64>) -> Result<Version> {
     Ok(Version { path: path.to_owned(), ..version })
 }
 
-/// The kept state after `batches` batches, or the newest of fewer than `present`.
-pub(super) fn earlier(path: &Path, present: u64, batches: Option<u64>) -> Result<PathBuf> {
+/// The kept state after `batches` batches, or the newest of fewer than `present`; the newest of all where that is not
+/// known.
+pub fn earlier(path: &Path, present: Option<u64>, batches: Option<u64>) -> Result<PathBuf> {
     let kept = kept(path)?;
-    let wanted = |of: &u64| batches.map_or(*of < present, |batches| *of == batches);
+    let is_older = |of: u64| present.is_none_or(|present| of < present);
+    let wanted = |of: &u64| batches.map_or_else(|| is_older(*of), |batches| *of == batches);
     let Some((_, earlier)) = kept.iter().rev().find(|(of, _)| wanted(of)) else {
         let known: Vec<String> = kept.iter().map(|(of, _)| of.to_string()).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let asked = batches.map_or_else(
-            || format!("a state of fewer than {present} batches"),
-            |batches| format!("the state after {batches} batches"),
-        );
+        let asked = match (batches, present) {
+            (Some(batches), _) => format!("the state after {batches} batches"),
+            (None, Some(present)) => format!("a state of fewer than {present} batches"),
+            (None, None) => "an earlier state".to_owned(),
+        };
         let found = format!("{known} kept beside it (adapt --keep N keeps some)");
         return Err(Error::Checkpoint { expected: asked, found, path: path.to_owned() });
     };
@@ -118,13 +121,13 @@ pub(super) fn keep(path: &Path, batches: u64, count: usize) -> Result<()> {
 
 /// Keeps the copy after so many batches however many newer ones there are.
 pub fn pin(path: &Path, batches: u64) -> Result<()> {
-    let place = earlier(path, batches, Some(batches))?;
+    let place = earlier(path, None, Some(batches))?;
     Ok(paint_data::write_atomically(&mark(&place), |_| Ok(()))?)
 }
 
 /// Makes a copy one of those that newer ones replace.
 pub fn unpin(path: &Path, batches: u64) -> Result<()> {
-    let mark = mark(&earlier(path, batches, Some(batches))?);
+    let mark = mark(&earlier(path, None, Some(batches))?);
     match fs::remove_file(&mark) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::Io { action: "remove", source, path: mark })

@@ -134,7 +134,7 @@ impl Session {
             let expected = "a session with a file of its state".to_owned();
             return Err(Error::Checkpoint { expected, found, path: "--state".into() });
         };
-        let earlier = history::earlier(&store.path, self.progress.batches, batches)?;
+        let earlier = history::earlier(&store.path, Some(self.progress.batches), batches)?;
         let (state, progress) = store.read_from(&earlier, self.deployment.device())?;
         self.resume(state, progress)?;
         self.save()?;

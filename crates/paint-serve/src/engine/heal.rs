@@ -1,12 +1,12 @@
 //! What makes a stream readable again whose files are damaged.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use paint_run::session::history;
 
 use super::Shared;
-use super::held::{Held, Meta, io, missing, read_meta, write_meta};
+use super::held::{Held, Meta, io, missing, read_meta, unreadable, write_meta};
 use super::task::Command;
 use crate::fault::Fault;
 use crate::stream::Key;
@@ -27,32 +27,18 @@ fn keep_damaged(path: &Path) -> Result<(), Fault> {
         .map_err(|error| io("copy", path, &error))
 }
 
-/// The snapshot that is asked for, or the newest of fewer steps than `present`.
-fn snapshot(
-    path: &Path,
-    present: u64,
-    step: Option<u64>,
-    damage: &Fault,
-) -> Result<PathBuf, Fault> {
-    let is_meant = |(of, _): &(u64, PathBuf)| step.map_or(*of < present, |step| step == *of);
-    let found = history::kept(path)?.into_iter().rev().find(is_meant);
-    found.map(|(_, snapshot)| snapshot).ok_or_else(|| {
-        let asked = step.map_or_else(|| "one".to_owned(), |step| format!("that of step {step}"));
-        let why = damage.message();
-        Fault::NotFound(format!("snapshots: expected {asked}, found none; {why}"))
-    })
-}
-
 impl Held {
-    /// Makes a stream readable again whose `damage` was found when it was opened, if the command is one that gives up
-    /// what was learnt last. Says what remains to be done. What is sound stays as it is.
+    /// Makes a stream readable again whose `damage` was found when it was opened. A rollback and a reset give up what was
+    /// learnt last; `freeze` and `resume` say what damaged settings no longer do, and the state must be sound. Says what
+    /// remains to be done. What is sound stays as it is.
     pub(super) fn heal(
         key: &Key,
         command: Command,
         damage: Fault,
         shared: &Shared,
     ) -> Result<Command, Fault> {
-        if !matches!(command, Command::RollBack(_) | Command::Reset) {
+        let gives_up = matches!(command, Command::RollBack(_) | Command::Reset);
+        if !(gives_up || matches!(command, Command::Freeze | Command::Resume)) {
             return Err(damage);
         }
         let (path, _lease) = key.model.storage.open(&key.id)?;
@@ -60,10 +46,13 @@ impl Held {
         let claim = paint_files::claim_file(&path).map_err(paint_run::Error::from)?;
         let present = history::show(&path);
         let is_damaged = present.as_ref().is_err_and(paint_run::Error::is_damaged_file);
+        if is_damaged && !gives_up {
+            return Err(present.map_or_else(unreadable, |_| damage));
+        }
         let remaining = match command {
             Command::RollBack(step) => {
-                let present = present.map_or(u64::MAX, |present| present.batches);
-                let snapshot = snapshot(&path, present, step, &damage)?;
+                let present = present.ok().map(|present| present.batches);
+                let snapshot = history::earlier(&path, present, step).map_err(missing)?;
                 Command::RollBack(Some(history::show(&snapshot).map_err(missing)?.batches))
             }
             command => command,

@@ -57,13 +57,14 @@ pub(super) fn missing(error: paint_run::Error) -> Fault {
 }
 
 /// A fault of the content of a file says what heals it; one of the disk may pass.
-fn unreadable(error: paint_run::Error) -> Fault {
-    if error.is_damaged_file() { damaged(&error) } else { error.into() }
+pub(super) fn unreadable(error: paint_run::Error) -> Fault {
+    if error.is_damaged_file() { damaged(&error, "") } else { error.into() }
 }
 
 pub(super) fn read_meta(path: &Path) -> Result<Meta, Fault> {
     let found = |error| {
-        damaged(&format!("expected what paint serve writes, found {error}: {}", path.display()))
+        let why = format!("expected what paint serve writes, found {error}: {}", path.display());
+        damaged(&why, "freeze or resume the stream, ")
     };
     match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(found),
@@ -78,8 +79,9 @@ pub(super) fn write_meta(path: &Path, meta: Meta) -> Result<(), Fault> {
         .map_err(|error| io("write", path, &error))
 }
 
-fn damaged(why: &impl fmt::Display) -> Fault {
-    let remedy = "roll the stream back to a snapshot, or reset it";
+/// `first` names what heals this file beside what heals all.
+fn damaged(why: &impl fmt::Display, first: &str) -> Fault {
+    let remedy = format!("{first}roll the stream back to a snapshot, or reset it");
     Fault::Damaged(format!("the stream cannot be read ({remedy}): {why}"))
 }
 

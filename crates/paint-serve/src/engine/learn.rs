@@ -139,15 +139,16 @@ impl Learn {
     }
 
     /// Moves the streams that were not used for the longest time to the disk, until the rest fits. One that cannot be
-    /// saved stays, and is no concern of whoever asks for this one.
+    /// saved stays, and is tried again after all others: a disk that is full for one is often full for all, and whoever
+    /// asks for this stream should not wait for that.
     fn make_room(&mut self, id: &Key) {
-        let mut staying = vec![id.clone()];
         while self.shared.table.bytes() > self.shared.options.stream_memory
-            && let Some(oldest) = self.shared.table.oldest(&staying)
+            && let Some(oldest) = self.shared.table.oldest(id)
         {
             if let Err(fault) = self.evict(&oldest, "memory") {
                 log("error", "evict", &json!({ "stream": oldest, "error": format!("{fault:?}") }));
-                staying.push(oldest);
+                self.shared.table.touch(&oldest);
+                return;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::key::Key;
 use super::live::Live;
@@ -40,11 +41,18 @@ impl Table {
         self.all().iter().map(|live| live.lock().total_bytes()).sum()
     }
 
-    /// The stream that was not used for the longest time, `except` some.
-    pub(crate) fn oldest(&self, except: &[Key]) -> Option<Key> {
+    /// The stream that was not used for the longest time, other than one.
+    pub(crate) fn oldest(&self, except: &Key) -> Option<Key> {
         let all = self.all();
-        let others = all.iter().filter(|live| !except.contains(&live.key));
+        let others = all.iter().filter(|live| live.key != *except);
         others.min_by_key(|live| live.lock().used).map(|live| live.key.clone())
+    }
+
+    /// Makes a stream the one that was used last.
+    pub(crate) fn touch(&self, key: &Key) {
+        if let Some(live) = self.get(key) {
+            live.lock().used = Some(Instant::now());
+        }
     }
 
     /// What is measured of all streams of a model.

@@ -23,8 +23,8 @@ pub(crate) struct ImageArgs {
     /// Folders, image files, or one .npy or .npz array of shape [N, H, W, 3]
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "list")]
     images: Vec<PathBuf>,
-    /// File with the name of one image per line; - reads names from standard input as they come. A line that names no
-    /// file is an error in a FILE; on standard input it is skipped, unless --strict is given
+    /// File with the name of one image per line; - reads names from standard input as they come. A line that is not
+    /// UTF-8 or holds a NUL byte is an error in a FILE; on standard input it is skipped, unless --strict is given
     #[arg(long, value_name = "FILE", conflicts_with = "images")]
     list: Option<PathBuf>,
     /// Read images in their order; without it they are shuffled, because images sorted by class or by place teach
@@ -120,7 +120,7 @@ fn is_array(path: &Path) -> bool {
 /// The names that come on standard input, and what is wrong with some of them.
 #[derive(Debug, Clone)]
 pub(super) struct Incoming {
-    /// Whether a line that names no file ends the reading.
+    /// Whether a line that is no file name ends the reading.
     is_strict: bool,
     refused: Arc<Mutex<Refused>>,
 }

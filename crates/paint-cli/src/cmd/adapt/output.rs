@@ -8,7 +8,7 @@ use paint_files::printable;
 use paint_run::Session;
 use paint_run::escape::csv;
 use paint_run::session::{
-    BatchDone, End, Event, Guarded, Predicted, Prediction, Prompts, Skipped, Summary,
+    BatchDone, Event, Guarded, Predicted, Prediction, Prompts, Skipped, Summary,
 };
 use serde_json::json;
 
@@ -135,18 +135,18 @@ impl Output {
         self.bar.finish_and_clear();
     }
 
-    /// The last line; `lines` named no file.
+    /// The last line; `lines` were no file names, and `end` says how the images ended.
     pub(super) fn finish(
         &mut self,
         session: &Session,
         lines: u64,
-        end: End,
+        end: &str,
         elapsed: Duration,
     ) -> io::Result<()> {
         let mut object = json!(session.summary());
         object["event"] = "summary".into();
         object["skipped"] = (session.summary().skipped + lines).into();
-        object["end"] = if end == End::Finished { "finished" } else { "stopped" }.into();
+        object["end"] = end.into();
         object["images_seen"] = session.images_seen().into();
         object["duration_s"] = elapsed.as_secs_f64().into();
         self.line(&object)

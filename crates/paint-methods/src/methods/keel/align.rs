@@ -164,18 +164,18 @@ impl AfterBlock for Aligner<'_> {
         } else {
             None
         };
-        // Tokens before the patches went along with them and get back what they were: distillation token and registers
-        // stay as they are.
-        let tokens = match aligned {
-            Some(aligned) if prefix > 0 => {
-                aligned.with_first_tokens(&tokens.slice(1, 0, prefix)?)?
+        Ok(match (aligned, moved) {
+            (None, None) => tokens,
+            (None, Some(cls)) => tokens.with_first_tokens(&cls)?,
+            (Some(aligned), None) if prefix == 0 => aligned,
+            // Tokens before the patches went along with them and get back what they were: distillation token and
+            // registers stay as they are.
+            (Some(aligned), None) => aligned.with_first_tokens(&tokens.slice(1, 0, prefix)?)?,
+            (Some(aligned), Some(cls)) if prefix == 1 => aligned.with_first_tokens(&cls)?,
+            (Some(aligned), Some(cls)) => {
+                let rest = tokens.slice(1, 1, prefix - 1)?;
+                aligned.with_first_tokens(&Tensor::concat(&[&cls, &rest], 1)?)?
             }
-            Some(aligned) => aligned,
-            None => tokens,
-        };
-        Ok(match moved {
-            Some(cls) => tokens.with_first_tokens(&cls)?,
-            None => tokens,
         })
     }
 }

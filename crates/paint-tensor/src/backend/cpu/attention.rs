@@ -53,7 +53,8 @@ impl<'a> Rows<'a> {
 const FEW: usize = 8;
 /// Rows that products take at a time.
 const PANEL: usize = 32;
-/// Rows of scores that become probabilities at a time.
+/// Rows of scores that become probabilities at a time. One alone would wait for its largest score, for the last of its
+/// exponentials and for their sum.
 const TOGETHER: usize = 4;
 
 /// The problem: sizes and inputs.
@@ -315,61 +316,21 @@ pub(super) fn softmax_rows(
     ahead: impl Fn(usize),
 ) {
     let wide = n.next_multiple_of(math::LANES).min(pitch);
-    let mut done = 0;
-    let mut groups = lse.chunks_exact_mut(TOGETHER);
-    for (scores, lse) in scores.chunks_exact_mut(TOGETHER * pitch).zip(&mut groups) {
-        (done..done + TOGETHER).for_each(&ahead);
-        softmax_together::<TOGETHER>((scores, pitch), lse, [n, wide], scale);
-        done += TOGETHER;
-    }
-    let rest = scores[done * pitch..].chunks_exact_mut(pitch);
-    for (i, (scores, lse)) in rest.zip(groups.into_remainder().chunks_exact_mut(1)).enumerate() {
-        ahead(done + i);
-        softmax_together::<1>((scores, pitch), lse, [n, wide], scale);
-    }
-}
-
-/// [`softmax_rows`] of `R` rows. One alone would wait for its largest score, for the last of its exponentials and for
-/// their sum.
-#[inline(always)]
-fn softmax_together<const R: usize>(
-    (scores, pitch): (&mut [f32], usize),
-    lse: &mut [f32],
-    [n, wide]: [usize; 2],
-    scale: f32,
-) {
-    const LANES: usize = math::LANES;
-    let mut tops = [0.0; R];
-    for (top, row) in tops.iter_mut().zip(scores.chunks_exact_mut(pitch)) {
-        row[n..wide].fill(f32::NEG_INFINITY);
-        *top = math::max(&row[..wide]) * scale;
-    }
-    let mut sums = [[0.0; LANES]; R];
-    for first in (0..wide - wide % LANES).step_by(LANES) {
-        for r in 0..R {
-            let chunk = &mut scores[r * pitch + first..][..LANES];
-            let mut x = [0.0; LANES];
-            x.copy_from_slice(chunk);
-            for lane in 0..LANES {
-                x[lane] = math::exp(x[lane] * scale - tops[r]);
-                sums[r][lane] += x[lane];
-            }
-            chunk.copy_from_slice(&x);
+    let groups = scores.chunks_mut(TOGETHER * pitch).zip(lse.chunks_mut(TOGETHER));
+    for (group, (scores, lse)) in groups.enumerate() {
+        (group * TOGETHER..).take(lse.len()).for_each(&ahead);
+        for (row, top) in scores.chunks_exact_mut(pitch).zip(&mut *lse) {
+            row[n..wide].fill(f32::NEG_INFINITY);
+            *top = math::max(&row[..wide]) * scale;
         }
-    }
-    for r in 0..R {
-        let row = &mut scores[r * pitch..][..wide];
-        for (x, sum) in row[wide - wide % LANES..].iter_mut().zip(&mut sums[r]) {
-            *x = math::exp(*x * scale - tops[r]);
-            *sum += *x;
+        for (row, &mut top) in scores.chunks_exact_mut(pitch).zip(&mut *lse) {
+            row[..wide].iter_mut().for_each(|s| *s = math::exp(*s * scale - top));
         }
-    }
-    let totals = sums.map(math::total);
-    for (row, total) in scores.chunks_exact_mut(pitch).zip(totals) {
-        let factor = 1.0 / total;
-        row[..wide].iter_mut().for_each(|s| *s *= factor);
-    }
-    for (lse, (top, total)) in lse.iter_mut().zip(tops.into_iter().zip(totals)) {
-        *lse = top + total.ln();
+        for (row, lse) in scores.chunks_exact_mut(pitch).zip(lse) {
+            let total = math::sum(&row[..wide]);
+            let factor = 1.0 / total;
+            row[..wide].iter_mut().for_each(|s| *s *= factor);
+            *lse += total.ln();
+        }
     }
 }
