@@ -120,13 +120,15 @@ impl Paint {
     fn tune(
         &mut self,
         images: &Tensor,
-        [embedding, queries]: [Tensor; 2],
+        (embedding, queries): (Tensor, Option<Tensor>),
         check: Check,
     ) -> Result<Adaptation> {
         self.networks.track();
         let b = check.finish()?;
-        self.networks.note_queries(b);
-        let queries = Queries::new(&queries)?;
+        if queries.is_some() {
+            self.networks.note_queries(b);
+        }
+        let queries = queries.map(|queries| Queries::new(&queries)).transpose()?;
         // 2. Prompt allocation (Eq. 2-5).
         let mut retrievals = self.retriever.begin(queries);
         let prompt = retrievals.allocate(&mut self.memory)?;

@@ -53,8 +53,8 @@ fn look(
     retriever: &Retriever,
     images: &Tensor,
 ) -> Result<Tensor> {
-    let (embedding, queries) = networks.look_up(images)?;
-    let prompt = retriever.find(memory, &queries)?;
+    let (embedding, queries) = networks.look_up(images, !memory.is_empty())?;
+    let prompt = retriever.find(memory, queries.as_ref())?;
     let prompt = prompt.map(|id| memory.prompt(id)).transpose()?;
     networks.logits(&embedding, prompt)
 }
@@ -88,9 +88,9 @@ impl Method for Paint {
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
-        let (embedding, queries) = self.networks.look_up(images)?;
+        let (embedding, queries) = self.networks.look_up(images, true)?;
         let mut memory = self.memory.clone();
-        let selection = self.retriever.select(&mut memory, &queries)?;
+        let selection = self.retriever.select(&mut memory, queries.as_ref())?;
         let prompt = selection.map(|selection| memory.prompt(selection.id)).transpose()?;
         self.networks.logits(&embedding, prompt)
     }

@@ -115,6 +115,7 @@ pub(super) struct Networks {
     pub(super) model: Box<dyn Backbone>,
     /// Where keys are standardised.
     standard: Option<Standard>,
+    has_prompts: bool,
     /// The parameters of the model that train.
     trained: Trainable,
     position: PromptPosition,
@@ -143,6 +144,7 @@ impl Networks {
         Ok(Self {
             unwatched: source.unwatched(),
             standard: standard(args, config)?,
+            has_prompts: config.prompt_length > 0,
             model: source.duplicate(),
             source,
             trained: config.trained(),
@@ -160,6 +162,7 @@ impl Networks {
             unwatched: self.unwatched.duplicate(),
             model: self.model.duplicate(),
             standard: self.standard.clone(),
+            has_prompts: self.has_prompts,
             trained: self.trained.clone(),
             position: self.position,
             pooling: self.pooling,
@@ -210,23 +213,30 @@ impl Networks {
         Ok(self.source.embed(images)?)
     }
 
-    /// The embedding `[B, N, D]` of images and their `q_i`, without recording.
-    pub(super) fn look_up(&self, images: &Tensor) -> Result<(Tensor, Queries)> {
+    /// The embedding `[B, N, D]` of images and, where a prompt `may_fit`, their `q_i`, without recording.
+    pub(super) fn look_up(
+        &self,
+        images: &Tensor,
+        may_fit: bool,
+    ) -> Result<(Tensor, Option<Queries>)> {
         images::check(images, self.spec())?;
         let embedding = self.embed(images)?;
-        let queries = Queries::new(&self.query_rows(&*self.source, &embedding)?)?;
+        let queries =
+            || Queries::new(&self.query_rows(&*self.source, &embedding)?).map_err(Error::from);
+        let queries = (self.has_prompts && may_fit).then(queries).transpose()?;
         Ok((embedding, queries))
     }
 
-    /// The embedding `[B, N, D]` of images and their `q_i`, one a row, both queued (step 1).
-    pub(super) fn queries(&self, images: &Tensor) -> Result<[Tensor; 2]> {
+    /// The embedding `[B, N, D]` of images and, unless prompts are off, their `q_i`, one a row, both queued (step 1).
+    pub(super) fn queries(&self, images: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
         let compute = |images: &[Tensor]| -> Result<Vec<Tensor>> {
             let embedding = self.unwatched.embed(&images[0])?;
-            let queries = self.query_rows(&*self.unwatched, &embedding)?;
-            Ok(vec![embedding, queries])
+            let queries = || self.query_rows(&*self.unwatched, &embedding);
+            let queries = self.has_prompts.then(queries).transpose()?;
+            Ok([embedding].into_iter().chain(queries).collect())
         };
         let given = self.routines.queries.run(&[images], compute)?;
-        Ok([given[0].clone(), given[1].clone()])
+        Ok((given[0].clone(), given.get(1).cloned()))
     }
 
     /// Counts the pass of the queries of `b` images.

@@ -12,7 +12,6 @@ use crate::{Error, Result};
 /// Everything that decides it, except the memory.
 #[derive(Clone)]
 pub(super) struct Retriever {
-    uses_prompts: bool,
     oracle: bool,
     prompt_std: f32,
     quirks: Quirks,
@@ -24,7 +23,6 @@ pub(super) struct Retriever {
 impl Retriever {
     pub(super) fn new(config: &Config, draws: Arc<dyn PromptDraws>) -> Self {
         Self {
-            uses_prompts: config.prompt_length > 0,
             oracle: config.oracle,
             prompt_std: config.prompt_std as f32,
             quirks: Quirks::of(config),
@@ -33,11 +31,14 @@ impl Retriever {
         }
     }
 
-    /// The prompt for a batch among those held; none where prompts are off or none is held.
-    pub(super) fn find(&self, memory: &PromptMemory, queries: &Queries) -> Result<Option<u64>> {
-        if !self.uses_prompts {
-            return Ok(None);
-        }
+    /// The prompt for a batch among those held; none where prompts are off, and the batch has no queries, or none is
+    /// held.
+    pub(super) fn find(
+        &self,
+        memory: &PromptMemory,
+        queries: Option<&Queries>,
+    ) -> Result<Option<u64>> {
+        let Some(queries) = queries else { return Ok(None) };
         if self.oracle {
             let id = self.domain.ok_or(Error::NoDomain)? as u64;
             return Ok(memory.key(id).map(|_| id));
@@ -49,11 +50,9 @@ impl Retriever {
     pub(super) fn select(
         &self,
         memory: &mut PromptMemory,
-        queries: &Queries,
+        queries: Option<&Queries>,
     ) -> Result<Option<Selection>> {
-        if !self.uses_prompts {
-            return Ok(None);
-        }
+        let Some(queries) = queries else { return Ok(None) };
         let draw = |id: u64, count| {
             let numbers = self.draws.prompt(id, count).into_iter();
             numbers.map(|z| self.prompt_std * z).collect::<Vec<f32>>()
@@ -68,7 +67,7 @@ impl Retriever {
     }
 
     /// The retrievals of one batch.
-    pub(super) fn begin(&self, queries: Queries) -> Retrievals {
+    pub(super) fn begin(&self, queries: Option<Queries>) -> Retrievals {
         Retrievals { retriever: self.clone(), queries, selections: Vec::new() }
     }
 }
@@ -77,7 +76,8 @@ impl Retriever {
 /// after the update. In the released code every forward pass asks anew and moves the key of what it found (D12).
 pub(super) struct Retrievals {
     retriever: Retriever,
-    queries: Queries,
+    /// None where prompts are off.
+    queries: Option<Queries>,
     /// What was found, in order.
     pub(super) selections: Vec<Selection>,
 }
@@ -85,7 +85,7 @@ pub(super) struct Retrievals {
 impl Retrievals {
     /// Step 2: the prompt of the batch.
     pub(super) fn allocate(&mut self, memory: &mut PromptMemory) -> Result<Option<u64>> {
-        let Some(selection) = self.retriever.select(memory, &self.queries)? else {
+        let Some(selection) = self.retriever.select(memory, self.queries.as_ref())? else {
             return Ok(None);
         };
         self.note(memory, selection).map(Some)
@@ -97,10 +97,10 @@ impl Retrievals {
         memory: &mut PromptMemory,
         mixed: usize,
     ) -> Result<Option<u64>> {
-        if self.moves_at_every_forward() {
-            let first = self.retriever.quirks.repeats_first_forward().then_some(self.queries.len());
+        if let Some(queries) = self.queries.clone().filter(|_| self.moves_at_every_forward()) {
+            let first = self.retriever.quirks.repeats_first_forward().then_some(queries.len());
             for images in first.into_iter().chain([mixed]) {
-                if let Some(selection) = memory.lookup(&self.queries, images)? {
+                if let Some(selection) = memory.lookup(&queries, images)? {
                     self.note(memory, selection)?;
                 }
             }
@@ -111,8 +111,10 @@ impl Retrievals {
     /// Step 7: moves the key (Eq. 11); where every forward pass moves it, it has moved already.
     pub(super) fn update_key(&self, memory: &mut PromptMemory) -> Result<()> {
         let moves = !self.retriever.quirks.retrieves_at_every_forward() && !self.retriever.oracle;
-        if let Some(selection) = self.selections.first().filter(|_| moves) {
-            memory.update_key(selection, &self.queries)?;
+        if let (Some(selection), Some(queries)) =
+            (self.selections.first().filter(|_| moves), &self.queries)
+        {
+            memory.update_key(selection, queries)?;
         }
         Ok(())
     }
@@ -131,8 +133,8 @@ impl Retrievals {
     }
 
     fn note(&mut self, memory: &mut PromptMemory, selection: Selection) -> Result<u64> {
-        if self.moves_at_every_forward() {
-            memory.update_key(&selection, &self.queries)?;
+        if let Some(queries) = self.queries.as_ref().filter(|_| self.moves_at_every_forward()) {
+            memory.update_key(&selection, queries)?;
         }
         self.selections.push(selection);
         Ok(self.selections[self.selections.len() - 1].id)

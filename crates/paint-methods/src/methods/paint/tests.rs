@@ -7,7 +7,10 @@ use paint_rng::Seed;
 use paint_tensor::Device;
 use toml::{Table, toml};
 
+use std::sync::Arc;
+
 use paint_nn::backbone::Backbone as _;
+use paint_nn::backbone::watch::{Watch, Watched};
 use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 
@@ -243,6 +246,31 @@ fn turned(x: &[f32], y: &[f32], angle: f64) -> (Vec<f64>, f64) {
     (x.iter().zip(&across).map(at).collect(), cos.acos())
 }
 
+#[test]
+fn images_are_queried_only_where_a_prompt_may_fit() {
+    // Prediction, mixing and the prediction that counts, after the queries.
+    for (length, step, predict) in [(0, 3, 1), (2, 4, 2)] {
+        let watch = Arc::new(Watch::default());
+        let model = Watched::new(&vit(), Arc::clone(&watch));
+        let settings = toml! { preset = "paper_adam" prompt_length = length phi = 1.0 };
+        let config = Config::read(&settings).unwrap();
+        let mut paint = Paint::new(&BuildArgs::new(&model, Seed(5)), config).unwrap();
+        let batch = images(1, 6);
+        let mut passes = |paint: &mut Paint, learns: bool| {
+            watch.take();
+            if learns {
+                paint.step(&batch).unwrap();
+            } else {
+                paint.predict(&batch).unwrap();
+            }
+            watch.take().forward / 6
+        };
+        assert_eq!(passes(&mut paint, false), 1, "nothing is held yet");
+        assert_eq!(passes(&mut paint, true), step);
+        assert_eq!(passes(&mut paint, false), predict);
+    }
+}
+
 /// Four images of one kind and two of another, `θ` apart, and two keys in their plane: the first is nearer to the four
 /// until it has moved towards the mean, then the second is, which is not reliable. `η` lies between the two.
 #[test]
@@ -250,8 +278,8 @@ fn the_prompt_reported_is_the_one_that_predicted_and_every_prompt_made_is_counte
     let [x, y] = [images(1, 1), images(2, 1)];
     let batch = Tensor::concat(&[&x, &x, &x, &x, &y, &y], 0).unwrap();
     let query = |image: &Tensor| {
-        let (_, q) = paint(&Table::new()).networks.look_up(image).unwrap();
-        q.mean().to_vec()
+        let (_, q) = paint(&Table::new()).networks.look_up(image, true).unwrap();
+        q.unwrap().mean().to_vec()
     };
     let (x, y) = (query(&x), query(&y));
     let (_, theta) = turned(&x, &y, 0.0);
@@ -340,7 +368,7 @@ fn a_key_moves_once_a_batch_three_times_in_the_code_and_four_times_on_imagenet_r
         paint.adapt(&images(1, 6)).unwrap();
         let key = paint.memory().key(0).unwrap().to_vec();
         let second = images(2, 6);
-        let (_, q) = paint.networks.look_up(&second).unwrap();
+        let q = paint.networks.look_up(&second, true).unwrap().1.unwrap();
         paint.adapt(&second).unwrap();
         for ((k, old), mean) in paint.memory().key(0).unwrap().iter().zip(&key).zip(q.mean()) {
             let expected = kept * old + (1.0 - kept) * mean;
