@@ -73,7 +73,7 @@ fn weights_of_a_flag_and_others_of_a_key_are_refused_with_both_names() {
     for command in [&RUN[..], &["adapt", "--weights", "embedded", "--images", "."]] {
         let output = paint(command).args(other).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-        let why = r#"found "embedded" from a flag and "other.safetensors" from --set"#;
+        let why = r#"weights: "embedded" by their flag and "other.safetensors" by --set"#;
         assert!(told(&output).contains(why), "{}", told(&output));
     }
     let temp = tempfile::tempdir().unwrap();
@@ -84,9 +84,9 @@ fn weights_of_a_flag_and_others_of_a_key_are_refused_with_both_names() {
 fn a_value_of_another_type_is_told_by_its_key_in_every_command() {
     let bench = ["bench", "--protocol", "embedded", "--methods", "source"];
     for (command, setting, told_of) in [
-        (&RUN[..], "stream.buffer=many", "stream.buffer: expected a whole number"),
+        (&RUN[..], "stream.buffer=many", "stream.buffer: expected a non-negative whole number"),
         (&RUN[..], "paint.eta=much", "settings of paint: eta: expected a number, found \"much\""),
-        (&bench[..], "scenario.limit=all", "scenario.limit: expected a whole number"),
+        (&bench[..], "scenario.limit=all", "scenario.limit: expected a non-negative whole number"),
     ] {
         let output = paint(command).args(["--set", setting]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", told(&output));

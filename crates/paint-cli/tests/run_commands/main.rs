@@ -149,7 +149,7 @@ fn what_is_asked_for_wrongly_ends_with_status_2_and_what_fails_with_1() {
         ("--set", "scenario.name=forever", 2, "continual"),
         ("--set", "device=tpu", 2, "tpu"),
         ("--set", "scenario.limit=0", 2, "at least one image"),
-        ("--set", "model.weights=nowhere.safetensors", 2, "from a flag"),
+        ("--set", "model.weights=nowhere.safetensors", 2, "give one of them"),
         ("--set", "model.text_features=nowhere.npz", 1, "nowhere.npz"),
         ("--set", "data.path=nowhere.npy", 1, "nowhere.npy"),
     ];

@@ -176,7 +176,7 @@ mod tests {
         }
         let draft = Draft::parse("[model]\nnum_heads = 'x'", "run.toml").unwrap();
         let error = draft.resolve_part::<Model>("model").unwrap_err().to_string();
-        assert!(error.contains("model.num_heads: expected a whole number"), "{error}");
+        assert!(error.contains("model.num_heads: expected a non-negative whole number"), "{error}");
     }
 
     #[test]

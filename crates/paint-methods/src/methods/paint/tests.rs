@@ -248,15 +248,15 @@ fn turned(x: &[f32], y: &[f32], angle: f64) -> (Vec<f64>, f64) {
 
 #[test]
 fn images_are_queried_only_where_a_prompt_may_fit() {
-    // Prediction, mixing and the prediction that counts, after the queries.
-    for (length, step, predict) in [(0, 3, 1), (2, 4, 2)] {
+    // The queries, and the predictions before and after the update.
+    for (length, step, predict) in [(0, 2, 1), (2, 3, 2)] {
         let watch = Arc::new(Watch::default());
         let model = Watched::new(&vit(), Arc::clone(&watch));
-        let settings = toml! { preset = "paper_adam" prompt_length = length phi = 1.0 };
+        let settings = toml! { preset = "paper_adam" prompt_length = length beta = 0.0 };
         let config = Config::read(&settings).unwrap();
         let mut paint = Paint::new(&BuildArgs::new(&model, Seed(5)), config).unwrap();
         let batch = images(1, 6);
-        let mut passes = |paint: &mut Paint, learns: bool| {
+        let passes = |paint: &mut Paint, learns: bool| {
             watch.take();
             if learns {
                 paint.step(&batch).unwrap();
