@@ -63,8 +63,8 @@ impl Protocol {
             && let Some(domain) = tested(pool, seed, fingerprint, &*raw, &taken)
         {
             warn(&format!(
-                "the source images are test images, those of domain {domain:?}: methods that look at source images \
-                 have seen them, with their labels if there are any"
+                "the source images come from the test images of domain {domain:?}: methods that look at source images \
+                 may have seen what they are tested on, with its labels if there are any"
             ));
         }
         resolved.fingerprints = Fingerprints {

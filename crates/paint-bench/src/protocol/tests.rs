@@ -109,7 +109,7 @@ fn source_images_that_are_test_images_are_warned_of() {
         assert!(warnings("train", corrupted).is_empty());
         let told = warnings("test", corrupted);
         assert_eq!(told.len(), 1);
-        assert!(told[0].contains("source images are test images"), "{told:?}");
+        assert!(told[0].contains("source images come from the test images"), "{told:?}");
         assert_eq!(told[0].contains("\"fog\""), corrupted, "{told:?}");
     }
 }

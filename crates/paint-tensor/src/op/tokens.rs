@@ -65,6 +65,9 @@ mod tests {
         assert_eq!(new.to_vec().unwrap(), expected);
         assert_eq!(old.to_vec().unwrap(), kept);
         assert_eq!(new.clone().with_first_tokens(&old).unwrap().to_vec().unwrap(), kept);
+        // Nobody else holds these.
+        let new = old.with_first_tokens(&tokens([2, 1, 2], 10.0)).unwrap();
+        assert_eq!(new.to_vec().unwrap(), expected);
     }
 
     #[test]

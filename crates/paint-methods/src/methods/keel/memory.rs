@@ -28,7 +28,7 @@ const TRUST: f32 = 20.0;
 /// The least spread, and the fewest images that tell one about their own mean.
 const SPREAD: (f32, usize) = (0.25, 8);
 
-// Spreads about known centres need rows, which larger batches do not read.
+// The spread about a known centre is computed from rows, and batches of `WINDOW` images or more read none.
 const _: () = assert!(SPREAD.1 <= WINDOW);
 
 /// The domains met so far.

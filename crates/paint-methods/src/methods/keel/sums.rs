@@ -20,8 +20,8 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Of `x` `[B, T, D]` and of `P` `[B, T, r]`, without the first `prefix` tokens. Those are few: their sum is taken
-    /// from that of all, so that the patches need not be copied.
+    /// Of `x` `[B, T, D]` and of `P` `[B, T, r]`, without the first `prefix` tokens. Those are few: their sum is
+    /// subtracted from that of all, so that the patches need not be copied.
     pub(super) fn of(
         block: usize,
         (tokens, projected): (&Tensor, &Tensor),

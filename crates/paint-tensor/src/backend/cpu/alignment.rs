@@ -1,5 +1,6 @@
 //! Rows brought towards given moments; see [`crate::op::alignment`] for the formulas and their letters.
 
+use super::storage::host_mut;
 use super::{Cpu, build, host};
 use crate::Result;
 use crate::backend::{Storage, TokenKernels};
@@ -14,6 +15,18 @@ impl TokenKernels for Cpu {
         });
         let copied = |data: &[f32]| build(data.len(), |out| out.copy_from_slice(data));
         Ok([rows, copied(&next), copied(&[weight])])
+    }
+
+    fn overwrite_first(
+        &self,
+        x: &mut Storage,
+        part: &Storage,
+        [row, width]: [usize; 2],
+    ) -> Result<bool> {
+        let Some(x) = host_mut(x) else { return Ok(false) };
+        let rows = x.chunks_exact_mut(row.max(1)).zip(host(part).chunks_exact(width.max(1)));
+        rows.for_each(|(x, part)| x[..width].copy_from_slice(part));
+        Ok(true)
     }
 }
 

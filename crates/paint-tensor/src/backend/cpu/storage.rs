@@ -17,6 +17,15 @@ pub(super) fn host(x: &Storage) -> &[f32] {
     slab(x).as_slice()
 }
 
+/// The same for writing, if nothing else refers to them.
+pub(super) fn host_mut(x: &mut Storage) -> Option<&mut [f32]> {
+    match x {
+        Storage::Cpu(slab) => slab.as_mut_slice(),
+        #[cfg(feature = "cuda")]
+        Storage::Cuda(_) => unreachable!("operations check that their inputs share a device"),
+    }
+}
+
 /// What products keep of a storage.
 pub(super) fn packs(x: &Storage) -> &Packs {
     slab(x).packs()

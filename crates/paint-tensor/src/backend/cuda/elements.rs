@@ -20,7 +20,7 @@ pub(super) const CHUNK: usize = 256;
 pub(super) const PACK: usize = 4;
 /// Rows with more elements than this are summed by more than one block.
 const LONG: usize = 1 << 14;
-/// By so many, whichever comes first and divides a row.
+/// The number of blocks of a row: the first of these that divides it.
 const PARTS: [usize; 2] = [1024, 256];
 
 /// The constants of the kernels that sum columns or move neighbours.
