@@ -229,7 +229,7 @@ impl SetFlag {
         let given = given.display().to_string();
         match draft.get("model.weights").and_then(|found| found.as_str()) {
             Some(found) if found != given => Err(Usage(format!(
-                "weights: {given:?} by their flag and {found:?} by --set model.weights: give one of them"
+                "weights: given twice, as {given:?} by a flag and as {found:?} by --set model.weights; give one of them"
             ))),
             _ => Ok(()),
         }

@@ -132,6 +132,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             output.finish(&session, incoming.skipped(), how, begun.elapsed())?;
             output::summarise(&session, incoming.skipped(), begun.elapsed());
             if end == End::Stopped {
+                if let Err(error) = named {
+                    warning!("{error:#}");
+                }
                 return Err(signals.ended(stopped(args)).into());
             }
             named?;

@@ -73,7 +73,7 @@ fn weights_of_a_flag_and_others_of_a_key_are_refused_with_both_names() {
     for command in [&RUN[..], &["adapt", "--weights", "embedded", "--images", "."]] {
         let output = paint(command).args(other).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-        let why = r#"weights: "embedded" by their flag and "other.safetensors" by --set"#;
+        let why = r#"as "embedded" by a flag and as "other.safetensors" by --set"#;
         assert!(told(&output).contains(why), "{}", told(&output));
     }
     let temp = tempfile::tempdir().unwrap();

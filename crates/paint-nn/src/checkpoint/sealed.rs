@@ -42,8 +42,8 @@ pub fn write_sealed<'a>(
     .map_err(|source| Error::Io { action: "write", source, path: path.to_owned() })
 }
 
-/// Reads what [`write_sealed`] wrote. `check` looks at the metadata of a file whose hash is right, and of one that has
-/// none: it is of another kind, and not damaged.
+/// Reads what [`write_sealed`] wrote. `check` looks at the metadata of a file whose hash is right or that has none, so
+/// that a file of another kind is called that and not damaged.
 pub fn read_sealed(
     path: &Path,
     check: impl FnOnce(&BTreeMap<String, String>) -> Result<()>,

@@ -44,15 +44,19 @@ impl Held {
         let (path, _lease) = key.model.storage.open(&key.id)?;
         // Another server may have it in memory, and know nothing of the damage.
         let claim = paint_files::claim_file(&path).map_err(paint_run::Error::from)?;
-        let present = history::show(&path);
+        let present = match history::show(&path) {
+            Err(error) if !gives_up && path.exists() => return Err(unreadable(error)),
+            present => present,
+        };
         let is_damaged = present.as_ref().is_err_and(paint_run::Error::is_damaged_file);
-        if is_damaged && !gives_up {
-            return Err(present.map_or_else(unreadable, |_| damage));
-        }
         let remaining = match command {
             Command::RollBack(step) => {
                 let present = present.ok().map(|present| present.batches);
-                let snapshot = history::earlier(&path, present, step).map_err(missing)?;
+                let told = |error| match missing(error) {
+                    Fault::NotFound(why) => Fault::NotFound(format!("{why}; {}", damage.message())),
+                    other => other,
+                };
+                let snapshot = history::earlier(&path, present, step).map_err(told)?;
                 Command::RollBack(Some(history::show(&snapshot).map_err(missing)?.batches))
             }
             command => command,

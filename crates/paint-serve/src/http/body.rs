@@ -59,6 +59,6 @@ fn too_large(most: usize, found: &str) -> Fault {
 pub(super) fn number(headers: &HeaderMap, name: &str) -> Result<Option<usize>, Fault> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());
-    let found = || Fault::expected(name, "a non-negative number", format!("{value:?}"));
+    let found = || Fault::expected(name, "a non-negative whole number", format!("{value:?}"));
     number.ok_or_else(found).map(Some)
 }

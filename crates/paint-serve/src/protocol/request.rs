@@ -94,7 +94,7 @@ impl Request {
             Some(Parameter::Count(number)) => StreamId::number(*number),
             Some(Parameter::Text(text)) => StreamId::new(text)?,
             Some(other) => {
-                let expected = "a string or a non-negative number";
+                let expected = "a string or a non-negative whole number";
                 return Err(Fault::expected("sequence_id", expected, format!("{other:?}")));
             }
         };
@@ -151,7 +151,9 @@ fn count(parameters: &Parameters, name: &str) -> Result<Option<u64>, Fault> {
     match parameters.get(name) {
         None => Ok(None),
         Some(Parameter::Count(count)) => Ok(Some(*count)),
-        Some(other) => Err(Fault::expected(name, "a non-negative number", format!("{other:?}"))),
+        Some(other) => {
+            Err(Fault::expected(name, "a non-negative whole number", format!("{other:?}")))
+        }
     }
 }
 

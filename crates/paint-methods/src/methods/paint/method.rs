@@ -53,7 +53,7 @@ fn look(
     retriever: &Retriever,
     images: &Tensor,
 ) -> Result<Tensor> {
-    let (embedding, queries) = networks.look_up(images, !memory.is_empty())?;
+    let (embedding, queries) = networks.look_up(images, retriever.may_find(memory))?;
     let prompt = retriever.find(memory, queries.as_ref())?;
     let prompt = prompt.map(|id| memory.prompt(id)).transpose()?;
     networks.logits(&embedding, prompt)

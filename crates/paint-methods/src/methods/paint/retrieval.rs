@@ -31,6 +31,11 @@ impl Retriever {
         }
     }
 
+    /// Whether a prompt may be found among those held; the oracle says where it knows no domain.
+    pub(super) fn may_find(&self, memory: &PromptMemory) -> bool {
+        self.oracle || !memory.is_empty()
+    }
+
     /// The prompt for a batch among those held; none where prompts are off, and the batch has no queries, or none is
     /// held.
     pub(super) fn find(

@@ -281,8 +281,8 @@ fn rows_avx512(
     let panels = m.div_ceil(MR);
     let rows_of = |panel: usize| (m - panel * MR).min(MR);
     let packs = k == 0 || !avx512::reads_rows(a);
-    let mut packed = Block::take(if packs { panels * k.min(KC) * A_STEP } else { 0 });
-    let packed = packed.as_mut_slice();
+    let mut packed = packs.then(|| Block::take(panels * k.min(KC) * A_STEP));
+    let packed = packed.as_mut().map_or(&mut [][..], Block::as_mut_slice);
     let mut depth = 0;
     loop {
         let block = (k - depth).min(KC);
