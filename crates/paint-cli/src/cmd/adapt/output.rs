@@ -179,7 +179,7 @@ fn escaped(json: &str) -> String {
     json.chars().map(escape).collect()
 }
 
-/// Says what was done, on stderr; `lines` named no file.
+/// Says what was done, on stderr; `lines` were no file names.
 pub(super) fn summarise(session: &Session, lines: u64, elapsed: Duration) {
     let Summary { images, skipped, batches, prompts, state, conditions, guard, .. } =
         session.summary();

@@ -102,7 +102,9 @@ impl Retrievals {
         memory: &mut PromptMemory,
         mixed: usize,
     ) -> Result<Option<u64>> {
-        if let Some(queries) = self.queries.clone().filter(|_| self.moves_at_every_forward()) {
+        if self.moves_at_every_forward()
+            && let Some(queries) = self.queries.clone()
+        {
             let first = self.retriever.quirks.repeats_first_forward().then_some(queries.len());
             for images in first.into_iter().chain([mixed]) {
                 if let Some(selection) = memory.lookup(&queries, images)? {

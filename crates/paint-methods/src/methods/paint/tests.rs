@@ -7,10 +7,7 @@ use paint_rng::Seed;
 use paint_tensor::Device;
 use toml::{Table, toml};
 
-use std::sync::Arc;
-
 use paint_nn::backbone::Backbone as _;
-use paint_nn::backbone::watch::{Watch, Watched};
 use paint_nn::params::Trainable;
 use paint_tensor::Tensor;
 
@@ -244,31 +241,6 @@ fn turned(x: &[f32], y: &[f32], angle: f64) -> (Vec<f64>, f64) {
     let across = unit(x.iter().zip(&y).map(|(x, y)| y - cos * x).collect());
     let at = |(x, across): (&f64, &f64)| angle.cos() * x + angle.sin() * across;
     (x.iter().zip(&across).map(at).collect(), cos.acos())
-}
-
-#[test]
-fn images_are_queried_only_where_a_prompt_may_fit() {
-    // The queries, and the predictions before and after the update.
-    for (length, step, predict) in [(0, 2, 1), (2, 3, 2)] {
-        let watch = Arc::new(Watch::default());
-        let model = Watched::new(&vit(), Arc::clone(&watch));
-        let settings = toml! { preset = "paper_adam" prompt_length = length beta = 0.0 };
-        let config = Config::read(&settings).unwrap();
-        let mut paint = Paint::new(&BuildArgs::new(&model, Seed(5)), config).unwrap();
-        let batch = images(1, 6);
-        let passes = |paint: &mut Paint, learns: bool| {
-            watch.take();
-            if learns {
-                paint.step(&batch).unwrap();
-            } else {
-                paint.predict(&batch).unwrap();
-            }
-            watch.take().forward / 6
-        };
-        assert_eq!(passes(&mut paint, false), 1, "nothing is held yet");
-        assert_eq!(passes(&mut paint, true), step);
-        assert_eq!(passes(&mut paint, false), predict);
-    }
 }
 
 /// Four images of one kind and two of another, `θ` apart, and two keys in their plane: the first is nearer to the four

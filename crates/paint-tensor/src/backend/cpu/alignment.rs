@@ -1,7 +1,6 @@
 //! Rows brought towards given moments; see [`crate::op::alignment`] for the formulas and their letters.
 
-use super::storage::host_mut;
-use super::{Cpu, build, host};
+use super::{Cpu, build, host, host_mut};
 use crate::Result;
 use crate::backend::{Storage, TokenKernels};
 use crate::op::alignment::{Alignment, LEAST, evidence};

@@ -18,7 +18,7 @@ use super::finish::{Finish, Part, finish_part};
 use super::gemm::{NR, Operand, Size, blocks};
 use super::kernel::Kernel;
 use super::packs::Form;
-use super::panels::pack_panels;
+use super::panels::pack_parts;
 use super::parallel::vectorized;
 use super::slab::Block;
 use super::vnni::{self, GROUP, MR, Rounded};
@@ -42,7 +42,7 @@ fn panel_len(k: usize) -> usize {
 fn rounded(size: Size, b: Operand) -> Arc<Block> {
     let Size { n, k, .. } = size;
     let pack = || {
-        pack_panels(n.div_ceil(NR), panel_len(k), true, |panel, out| {
+        pack_parts(n.div_ceil(NR) * panel_len(k), panel_len(k), true, |panel, out| {
             let first = panel * NR;
             vectorized(
                 #[inline(always)]

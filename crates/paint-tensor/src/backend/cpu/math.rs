@@ -103,7 +103,7 @@ fn joined(mut lanes: [f32; LANES], join: impl Fn(f32, f32) -> f32) -> f32 {
 
 /// Their sum.
 #[inline(always)]
-pub(super) fn total(lanes: [f32; LANES]) -> f32 {
+fn total(lanes: [f32; LANES]) -> f32 {
     joined(lanes, |a, b| a + b)
 }
 

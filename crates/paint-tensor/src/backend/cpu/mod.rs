@@ -48,9 +48,9 @@ mod training;
 mod vnni;
 mod windows;
 
-use self::attention::{Problem, Saved};
+use self::attention::gradients;
 use self::kernel::Kernel;
-use self::storage::{build, build2, host, into_slab};
+use self::storage::{build, build2, host, host_mut};
 use super::{
     After, Attention, AttentionGrad, Backend, Binary, Chain, Conv, Gate, Gemm, Next, Precision,
     Storage, Unary, Window, WindowKernels,
@@ -126,9 +126,7 @@ impl Backend for Cpu {
     }
 
     fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)> {
-        let rows = attention.batch * attention.q_len;
-        let len = [rows * attention.width(), rows * attention.heads];
-        Ok(build2(len, |out, lse| Problem::new(self.kernel, attention).forward(out, lse)))
+        Ok(attention::forward(self.kernel, attention))
     }
 
     fn attention_backward(
@@ -136,10 +134,7 @@ impl Backend for Cpu {
         attention: &Attention,
         saved: &AttentionGrad,
     ) -> Result<(Storage, Storage)> {
-        let width = attention.batch * attention.width();
-        let len = [attention.q_len * width, attention.kv_len * 2 * width];
-        let problem = Problem::new(self.kernel, attention);
-        Ok(build2(len, |dq, dkv| problem.backward(&Saved::new(saved), dq, dkv)))
+        Ok(gradients::apart(self.kernel, attention, saved))
     }
 
     fn attention_backward_packed(
@@ -147,9 +142,7 @@ impl Backend for Cpu {
         attention: &Attention,
         saved: &AttentionGrad,
     ) -> Result<Storage> {
-        let len = attention.batch * attention.kv_len * 3 * attention.width();
-        let problem = Problem::new(self.kernel, attention);
-        Ok(build(len, |dqkv| problem.backward_packed(&Saved::new(saved), dqkv)))
+        Ok(gradients::packed(self.kernel, attention, saved))
     }
 
     fn windows(&self) -> Option<&dyn WindowKernels> {
@@ -353,13 +346,12 @@ impl Backend for Cpu {
         }))
     }
 
-    fn accumulate(&self, a: Storage, b: &Storage) -> Result<Storage> {
-        let mut slab = into_slab(a);
-        if let Some(sum) = slab.as_mut_slice() {
+    fn accumulate(&self, mut a: Storage, b: &Storage) -> Result<Storage> {
+        if let Some(sum) = host_mut(&mut a) {
             elementwise::add_assign(sum, host(b));
-            return Ok(Storage::Cpu(slab));
+            return Ok(a);
         }
-        self.binary(Binary::Add, &Storage::Cpu(slab), b)
+        self.binary(Binary::Add, &a, b)
     }
 
     fn distort(

@@ -85,21 +85,21 @@ impl<'a> Panels<'a> {
     }
 }
 
-/// A block of `panels` panels of `len` elements each, which `pack` writes.
+/// A block of `len` elements, of which `pack` writes one part of `part` after the other; the last may be shorter.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn pack_panels(
-    panels: usize,
+pub(super) fn pack_parts(
     len: usize,
+    part: usize,
     threads: bool,
     pack: impl Fn(usize, &mut [f32]) + Sync,
 ) -> Block {
-    let mut block = Block::take((panels * len).max(1));
-    let out = &mut block.as_mut_slice()[..panels * len];
-    if len > 0 && threads && out.len() > 1 << 14 {
-        let panels = out.par_chunks_exact_mut(len).enumerate().with_max_len(1);
-        panels.for_each(|(panel, out)| pack(panel, out));
+    let mut block = Block::take(len.max(1));
+    let out = &mut block.as_mut_slice()[..len];
+    if len > 1 << 14 && threads {
+        let parts = out.par_chunks_mut(part).enumerate().with_max_len(1);
+        parts.for_each(|(at, out)| pack(at, out));
     } else if len > 0 {
-        out.chunks_exact_mut(len).enumerate().for_each(|(panel, out)| pack(panel, out));
+        out.chunks_mut(part).enumerate().for_each(|(at, out)| pack(at, out));
     }
     block
 }
@@ -107,7 +107,8 @@ pub(super) fn pack_panels(
 #[cfg(target_arch = "x86_64")]
 fn pack_amx(split: amx::Split, Size { n, k, .. }: Size, b: Lanes, threads: bool) -> Block {
     let panels = n.div_ceil(amx::LANES);
-    pack_panels(panels, k.div_ceil(amx::STEP) * split.step_len(), threads, |panel, out| {
+    let len = k.div_ceil(amx::STEP) * split.step_len();
+    pack_parts(panels * len, len, threads, |panel, out| {
         let first = panel * amx::LANES;
         let lanes = [first, (n - first).min(amx::LANES)];
         amx::pack(split, amx::Side::Right, b, lanes, [0, k], out);
@@ -147,21 +148,12 @@ fn pack_avx512(Size { n, k, .. }: Size, b: Lanes, threads: bool) -> Block {
         let tasks =
             if threads { tasks.next_multiple_of(rayon::current_num_threads()) } else { tasks };
         let group = panels.div_ceil(tasks);
-        let mut block = Block::take((panels * k * NR).max(1));
-        let out = &mut block.as_mut_slice()[..panels * k * NR];
-        let pack = |(task, out): (usize, &mut [f32])| {
+        return pack_parts(panels * k * NR, group * k * NR, threads, |task, out| {
             let first = task * group * NR;
             pack_across::<NR, NR>(b, [first, (n - first).min(group * NR)], [0, k], out);
-        };
-        let len = (group * k * NR).max(1);
-        if threads && out.len() > 1 << 14 {
-            out.par_chunks_mut(len).enumerate().with_max_len(1).for_each(pack);
-        } else {
-            out.chunks_mut(len).enumerate().for_each(pack);
-        }
-        return block;
+        });
     }
-    pack_panels(panels, k * NR, threads, |panel, out| {
+    pack_parts(panels * k * NR, k * NR, threads, |panel, out| {
         let first = panel * NR;
         let count = (n - first).min(NR);
         let rest = [first + 16, count.saturating_sub(16)];

@@ -31,15 +31,6 @@ pub(super) fn packs(x: &Storage) -> &Packs {
     slab(x).packs()
 }
 
-/// The memory of a storage.
-pub(super) fn into_slab(x: Storage) -> Slab {
-    match x {
-        Storage::Cpu(slab) => slab,
-        #[cfg(feature = "cuda")]
-        Storage::Cuda(_) => unreachable!("operations check that their inputs share a device"),
-    }
-}
-
 /// A new storage whose every element `write` sets.
 pub(super) fn build(len: usize, write: impl FnOnce(&mut [f32])) -> Storage {
     Storage::Cpu(Slab::build(len, write))

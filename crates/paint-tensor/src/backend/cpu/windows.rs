@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::attention::{Saved, softmax_rows};
+use super::attention::{gradients::Saved, softmax_rows};
 use super::gemm::{Operand, Size, serial};
 use super::kernel::Kernel;
 use super::parallel::vectorized;

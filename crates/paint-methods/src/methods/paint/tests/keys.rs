@@ -1,7 +1,9 @@
-//! Keys of the preset `standardised`.
+//! Keys of the preset `standardised`, and when images are queried at all.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
+use paint_nn::backbone::watch::{Watch, Watched};
 use paint_nn::backbone::{AfterBlock, Request};
 
 use super::*;
@@ -98,4 +100,29 @@ fn a_state_with_keys_of_another_length_is_refused() {
     let message = standardised.load(&raw.save().unwrap()).unwrap_err().to_string();
     assert!(message.contains("keys of"), "{message}");
     assert!(standardised.memory().is_empty());
+}
+
+#[test]
+fn images_are_queried_only_where_a_prompt_may_fit() {
+    // The queries, and the predictions before and after the update.
+    for (length, step, predict) in [(0, 2, 1), (2, 3, 2)] {
+        let watch = Arc::new(Watch::default());
+        let model = Watched::new(&vit(), Arc::clone(&watch));
+        let settings = toml! { preset = "paper_adam" prompt_length = length beta = 0.0 };
+        let config = Config::read(&settings).unwrap();
+        let mut paint = Paint::new(&BuildArgs::new(&model, Seed(5)), config).unwrap();
+        let batch = images(1, 6);
+        let passes = |paint: &mut Paint, learns: bool| {
+            watch.take();
+            if learns {
+                paint.step(&batch).unwrap();
+            } else {
+                paint.predict(&batch).unwrap();
+            }
+            watch.take().forward / 6
+        };
+        assert_eq!(passes(&mut paint, false), 1, "nothing is held yet");
+        assert_eq!(passes(&mut paint, true), step);
+        assert_eq!(passes(&mut paint, false), predict);
+    }
 }
