@@ -6,6 +6,8 @@
         convnext_tiny:8,swin_tiny_patch4_window7_224:8,vit_small_patch14_dinov2@224:8,vit_base_patch16_clip_224:8
     python bench/compare_tent.py --threads 2 --work predict --repeat 50 --forms eager,compile,int8 \
         --precisions f32,int8 --backbones deit_tiny_patch16_224:1                 # the latency of one image
+    python bench/compare_tent.py --device cuda --work predict --repeat 200 --forms eager,compile,graphs \
+        --torch-precision tf32 --precisions tf32 --backbones deit_tiny_patch16_224:1           # the same on a GPU
 
 A backbone is NAME[@SIZE][:BATCH]: any network of timm whose norms are layer norms, with images of SIZE in place of its
 own. Prints a Markdown table: medians over all rounds of wall time and CPU time of one step (or prediction), peak memory
@@ -49,7 +51,9 @@ def compare(args, backbone, size, batch):
         subprocess.run([sys.executable, SCRIPT, "make", *flags], check=True)
         flags += ["--batch", batch, "--repeat", args.repeat]
         flags += ["--work", args.work, "--device", args.device]
-        forms = {"eager": [], "compile": ["--compile"], "int8": ["--precision", "int8"]}
+        forms = {"eager": [], "compile": ["--compile", "default"], "graphs": ["--compile", "reduce-overhead"]}
+        forms = {form: [*which, "--precision", args.torch_precision] for form, which in forms.items()}
+        forms["int8"] = ["--precision", "int8"]
         programs = {f"PyTorch {form}": ["torch", *forms[form]] for form in args.forms.split(",")}
         precisions = args.precisions.split(",")
         ours = {f"paint_tta {precision}": ["paint", "--precision", precision] for precision in precisions}
@@ -65,7 +69,7 @@ def compare(args, backbone, size, batch):
             worker.close()
     found = {name: medians(worker) for name, worker in workers.items()}
     for name, (ms, cpu, peak, beyond) in found.items():
-        cells = f"{ms:.1f} | {cpu:.1f} | {peak / MIB:.0f} | {beyond / MIB:.0f}"
+        cells = f"{ms:.2f} | {cpu:.2f} | {peak / MIB:.0f} | {beyond / MIB:.0f}"
         print(f"| {backbone} x{batch} | {name} | {cells} | |")
     for mine, name in itertools.product(ours, [name for name in programs if name not in ours]):
         ratios = " | ".join(f"{a / b:.2f}" for a, b in zip(found[mine], found[name], strict=True))
@@ -80,8 +84,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=3, help="steps per round")
     parser.add_argument("--work", choices=["step", "predict"], default="step")
-    parser.add_argument("--forms", default="eager", help="of PyTorch: eager,compile,int8 (linear layers, all of them)")
-    parser.add_argument("--precisions", default="f32", help="of paint_tta: f32,int8")
+    parser.add_argument("--forms", default="eager", help="of PyTorch: eager,compile,graphs,int8 (all linear layers)")
+    parser.add_argument("--torch-precision", choices=["f32", "tf32", "bf16"], default="f32", help="of other forms")
+    parser.add_argument("--precisions", default="f32", help="of paint_tta: f32,tf32,bf16,fp8,int8")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     args = parser.parse_args()
     if args.device == "cpu":

@@ -9,6 +9,7 @@ answer each line on stdin with one JSON line. The worker of `paint_tta` never im
 """
 
 import argparse
+import contextlib
 import json
 import resource
 import statistics
@@ -64,14 +65,21 @@ def torch_step(args):
     model.to(args.device)
     mean, std = (torch.tensor(cfg[key], device=args.device).view(1, 3, 1, 1) for key in ("mean", "std"))
     x = torch.from_numpy(images(args.batch, side))
-    forward = torch.compile(model) if args.compile else model
+    forward = torch.compile(model, mode=args.compile) if args.compile else model
+    torch.set_float32_matmul_precision("high" if args.precision == "tf32" else "highest")
+    is_bf16 = args.precision == "bf16"
+    products = torch.autocast(args.device, torch.bfloat16) if is_bf16 else contextlib.nullcontext()
+
+    def logits_of(x):
+        with products:
+            return forward((x.to(args.device) - mean) / std).float()
 
     @torch.inference_mode()
     def predict():
-        return forward((x.to(args.device) - mean) / std).cpu().numpy()
+        return logits_of(x).cpu().numpy()
 
     def step():
-        logits = forward((x.to(args.device) - mean) / std)
+        logits = logits_of(x)
         log_p = logits.log_softmax(dim=1)
         loss = -(log_p.exp() * log_p).sum(dim=1).mean()
         optimizer.zero_grad(set_to_none=True)
@@ -131,8 +139,9 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--work", choices=["step", "predict"], default="step")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--compile", action="store_true", help="PyTorch's own compiler")
-    parser.add_argument("--precision", choices=["f32", "int8"], default="f32", help="of linear layers; int8 on the CPU")
+    parser.add_argument("--compile", metavar="MODE", help="PyTorch's own compiler, in this mode")
+    precisions = ["f32", "tf32", "bf16", "fp8", "int8"]
+    parser.add_argument("--precision", choices=precisions, default="f32", help="PyTorch has int8 on the CPU, no fp8")
     args = parser.parse_args()
     if args.which == "torch" and args.precision == "int8" and (args.work, args.device) != ("predict", "cpu"):
         parser.error("PyTorch's layers of 8 bits have no gradient and no GPU: --work predict --device cpu")

@@ -35,7 +35,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use paint_nn::backbone::Backbone;
+use paint_nn::backbone::{Backbone, Features};
 use paint_tensor::Tensor;
 
 pub use crate::report::{Account, Acted, Action, Reason, Report};
@@ -76,7 +76,12 @@ impl Guard {
         Ok(Self { inner, judge, watch: Watch::default(), report: Report::default() })
     }
 
-    fn attempt(&mut self, images: &Tensor, frozen: &View, b: usize) -> Result<Attempt> {
+    fn attempt(
+        &mut self,
+        images: &Tensor,
+        (features, frozen): (&Features, &View),
+        b: usize,
+    ) -> Result<Attempt> {
         let skip = |reason| Some(Acted { action: Action::Skip, reason });
         if self.watch.is_paused() {
             let acted = self.watch.wait();
@@ -84,11 +89,13 @@ impl Guard {
         }
         let is_mixed = b < FEW || frozen.top <= self.judge.config.one_class;
         if !is_mixed && !self.judge.is_own {
-            return self.unlearnt(images, skip(Reason::NoVariety));
+            return self.unlearnt(images, features, skip(Reason::NoVariety));
         }
         let before = self.inner.save()?;
-        let step = match self.inner.step(images) {
-            Err(Error::Diverged { .. }) => return self.unlearnt(images, skip(Reason::NotFinite)),
+        let step = match self.inner.step_beside(images, features) {
+            Err(Error::Diverged { .. }) => {
+                return self.unlearnt(images, features, skip(Reason::NotFinite));
+            }
             step => step?,
         };
         let view = View::new(&step.logits)?;
@@ -102,12 +109,17 @@ impl Guard {
             return Ok(Attempt { step: Some((step, view)), is_learnt: true, acted: None });
         };
         self.inner.load(&before)?;
-        self.unlearnt(images, skip(reason))
+        self.unlearnt(images, features, skip(reason))
     }
 
     /// The method's answer without a step.
-    fn unlearnt(&self, images: &Tensor, acted: Option<Acted>) -> Result<Attempt> {
-        let logits = self.inner.predict(images)?;
+    fn unlearnt(
+        &self,
+        images: &Tensor,
+        features: &Features,
+        acted: Option<Acted>,
+    ) -> Result<Attempt> {
+        let logits = self.inner.predict_beside(images, features)?;
         let view = View::new(&logits)?;
         let is_finite = view.is_finite();
         let step = is_finite.then(|| (Step { logits, scalars: Vec::new(), prompt: None }, view));
@@ -127,7 +139,8 @@ impl Guard {
         let features = self.judge.source(images)?;
         let frozen = View::new(&features.logits)?;
         self.judge.runs.observe(frozen.predicted());
-        let Attempt { step, is_learnt, mut acted } = self.attempt(images, &frozen, b)?;
+        let Attempt { step, is_learnt, mut acted } =
+            self.attempt(images, (&features, &frozen), b)?;
         let mut answer = None;
         self.report.estimate = match step {
             None => self.judge.estimate(&features, [&frozen; 2])?,
@@ -184,7 +197,8 @@ struct Reader {
 
 impl Predictor for Reader {
     fn logits(&self, images: &Tensor) -> Result<Tensor> {
-        self.judge.answer(images, self.is_trusted, || self.inner.logits(images))
+        let adapted = |frozen: &Features| self.inner.logits_beside(images, frozen);
+        self.judge.answer(images, self.is_trusted, adapted)
     }
 }
 
@@ -198,7 +212,8 @@ impl Method for Guard {
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        self.judge.answer(images, self.watch.is_trusted(), || self.inner.predict(images))
+        let adapted = |frozen: &Features| self.inner.predict_beside(images, frozen);
+        self.judge.answer(images, self.watch.is_trusted(), adapted)
     }
 
     fn predictor(&self) -> Option<Arc<dyn Predictor>> {
@@ -207,7 +222,7 @@ impl Method for Guard {
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
-        self.judge.answer(images, self.watch.is_trusted(), || self.inner.probe(images))
+        self.judge.answer(images, self.watch.is_trusted(), |_| self.inner.probe(images))
     }
 
     fn prompt_learner(&self) -> Option<Box<dyn Method>> {

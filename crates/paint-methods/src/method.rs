@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 pub use paint_nn::state::State;
 
-use paint_nn::backbone::Backbone;
+use paint_nn::backbone::{Backbone, Features};
 use paint_tensor::Tensor;
 
 use crate::report::Report;
@@ -39,18 +39,31 @@ pub struct PromptUse {
 pub trait Predictor: Send + Sync {
     /// `[B, C]` logits, as [`Method::predict`] gave them then.
     fn logits(&self, images: &Tensor) -> Result<Tensor>;
+    /// The same, as [`Method::predict_beside`] does it.
+    fn logits_beside(&self, images: &Tensor, _frozen: &Features) -> Result<Tensor> {
+        self.logits(images)
+    }
 }
 
 /// A method of test-time adaptation. Images are `[B, 3, H, W]` with values in [0, 1]; the model normalises them itself.
 pub trait Method: Send {
     /// Adapts to a batch and predicts it. After an error the state is what it was before.
     fn step(&mut self, images: &Tensor) -> Result<Step>;
+    /// The same where the caller has what a plain forward pass of the frozen model gives for these images, so that a
+    /// method which reads it needs no such pass of its own.
+    fn step_beside(&mut self, images: &Tensor, _frozen: &Features) -> Result<Step> {
+        self.step(images)
+    }
     /// The same with images from a memory, which say nothing of those that the stream has now.
     fn lesson(&mut self, images: &Tensor) -> Result<Step> {
         self.step(images)
     }
     /// `[B, C]` logits with the current state, which does not change.
     fn predict(&self, images: &Tensor) -> Result<Tensor>;
+    /// The same where the caller has the features of the frozen model, as in [`Self::step_beside`].
+    fn predict_beside(&self, images: &Tensor, _frozen: &Features) -> Result<Tensor> {
+        self.predict(images)
+    }
     /// The same, to measure forgetting: the images may come from a domain that the method has not met. What it would
     /// allocate for such a domain is allocated for this call only.
     fn probe(&self, images: &Tensor) -> Result<Tensor> {

@@ -14,18 +14,25 @@ pub struct Routine(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// The shapes of the last call.
-    last: Shapes,
-    /// Shapes that cannot be recorded, or that gain nothing.
-    refused: Shapes,
+    last: Call,
+    /// A call that cannot be recorded, or that gains nothing.
+    refused: Option<Shapes>,
     recorded: Option<Recorded>,
 }
 
 type Shapes = Vec<Vec<usize>>;
 
+/// What calls have in common that are the same computation.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Call {
+    inputs: Shapes,
+    /// Where the weights are that the caller names.
+    weights: Vec<u64>,
+}
+
 struct Recorded {
     device: Device,
-    inputs: Shapes,
+    call: Call,
     outputs: Shapes,
     recording: Recording,
 }
@@ -47,19 +54,31 @@ impl Routine {
         inputs: &[&Tensor],
         compute: impl Fn(&[Tensor]) -> std::result::Result<Vec<Tensor>, E>,
     ) -> std::result::Result<Vec<Tensor>, E> {
+        self.run_with(inputs, [], compute)
+    }
+
+    /// The same where `compute` reads `weights` as well, which are seldom exchanged: a call with other ones is computed,
+    /// and recorded anew when it is repeated.
+    pub fn run_with<'a, E: From<Error>>(
+        &self,
+        inputs: &[&Tensor],
+        weights: impl IntoIterator<Item = &'a Tensor>,
+        compute: impl Fn(&[Tensor]) -> std::result::Result<Vec<Tensor>, E>,
+    ) -> std::result::Result<Vec<Tensor>, E> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = shapes(inputs.iter().copied());
-        let repeated = known.last == current;
-        known.last.clone_from(&current);
+        let weights = weights.into_iter().map(|weight| weight.storage().place()).collect();
+        let call = Call { inputs: shapes(inputs.iter().copied()), weights };
+        let repeated = known.last == call;
+        known.last.clone_from(&call);
         if let Some(device) = same_device(inputs) {
             known.discard_stale();
-            if repeated && known.refused != current && !known.replays(&current) {
+            let is_refused = known.refused.as_ref() == Some(&call.inputs);
+            if repeated && !is_refused && !known.replays(&call) {
                 // If recording fails, for whatever reason, the computation itself can still be done.
-                known.recorded = Recorded::make(&device, inputs, &compute).unwrap_or(None);
-                known.refused =
-                    if known.recorded.is_none() { current.clone() } else { Shapes::new() };
+                known.recorded = Recorded::make(&device, inputs, &call, &compute).unwrap_or(None);
+                known.refused = known.recorded.is_none().then(|| call.inputs.clone());
             }
-            if let Some(recorded) = known.recorded.as_ref().filter(|it| it.inputs == current)
+            if let Some(recorded) = known.recorded.as_ref().filter(|it| it.call == call)
                 && let Some(outputs) = recorded.replay(&device, inputs)?
             {
                 return Ok(outputs);
@@ -70,7 +89,7 @@ impl Routine {
         Ok(compute(&inputs)?.iter().map(Tensor::detach).collect())
     }
 
-    /// Whether calls with the shapes of the last one are replayed.
+    /// Whether calls like the last one are replayed.
     pub fn is_recorded(&self) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.replays(&known.last)
@@ -85,8 +104,8 @@ fn same_device(inputs: &[&Tensor]) -> Option<Device> {
 }
 
 impl Known {
-    fn replays(&self, shapes: &Shapes) -> bool {
-        self.recorded.as_ref().is_some_and(|recorded| recorded.inputs == *shapes)
+    fn replays(&self, call: &Call) -> bool {
+        self.recorded.as_ref().is_some_and(|recorded| recorded.call == *call)
     }
 
     /// Forgets a recording that reads a tensor which is gone.
@@ -102,6 +121,7 @@ impl Recorded {
     fn make<E>(
         device: &Device,
         inputs: &[&Tensor],
+        call: &Call,
         compute: &impl Fn(&[Tensor]) -> std::result::Result<Vec<Tensor>, E>,
     ) -> Result<Option<Self>> {
         let output_shapes = Mutex::new(Shapes::new());
@@ -118,7 +138,7 @@ impl Recorded {
         let outputs = output_shapes.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(recording.map(|recording| Self {
             device: device.clone(),
-            inputs: shapes(inputs.iter().copied()),
+            call: call.clone(),
             outputs,
             recording,
         }))

@@ -170,14 +170,14 @@ impl Judge {
         &self,
         images: &Tensor,
         is_trusted: bool,
-        adapted: impl Fn() -> Result<Tensor>,
+        adapted: impl Fn(&Features) -> Result<Tensor>,
     ) -> Result<Tensor> {
         let b = images::check(images, self.frozen.spec())?;
         let features = self.source(&images.detach())?;
         if !is_trusted || !self.has_gain(true) {
             return Ok(features.logits);
         }
-        let adapted = adapted()?;
+        let adapted = adapted(&features)?;
         let (source, view) = (View::new(&features.logits)?, View::new(&adapted)?);
         if !view.is_finite() || self.harm([&source, &view], false, b).is_some() {
             return Ok(features.logits);

@@ -10,6 +10,7 @@ mod attention_pool;
 mod block;
 mod config;
 mod mlp;
+mod plain;
 mod position;
 mod readout;
 mod variant;
@@ -31,6 +32,7 @@ use crate::error::{Error, Misfit, Result};
 use crate::layers::LayerNorm;
 use crate::params::{ParamId, Params};
 use block::Block;
+use plain::{Plain, is_plain};
 use readout::{Layout, Readout};
 
 /// A vision transformer.
@@ -48,6 +50,7 @@ pub struct Vit {
     norm_pre: Option<LayerNorm>,
     blocks: Vec<Block>,
     readout: Readout,
+    plain: Plain,
 }
 
 impl Vit {
@@ -102,6 +105,7 @@ impl Vit {
             norm_pre: config.variant.norm_pre.then(norm_pre).transpose()?,
             blocks,
             readout: Readout::find(&params, &config)?,
+            plain: Plain::default(),
             spec: Spec {
                 name: name.to_owned(),
                 image_size: config.image_size,
@@ -277,6 +281,13 @@ impl Backbone for Vit {
         }
         let (pooled, logits) = self.readout.forward(&self.params, &x, &layout, request.classes)?;
         Ok(Features { pooled, logits, attention, statistics: Vec::new() })
+    }
+
+    fn forward(&self, images: &Tensor, request: &Request<'_>) -> Result<Features> {
+        if is_plain(self, images, request) {
+            return self.plain.features(self, images);
+        }
+        self.forward_embedded(&self.embed(images)?, request)
     }
 }
 

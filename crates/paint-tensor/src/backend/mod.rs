@@ -46,6 +46,15 @@ impl Storage {
         }
     }
 
+    /// Where the elements are. Another storage is there only once this one is gone.
+    pub(crate) fn place(&self) -> u64 {
+        match self {
+            Self::Cpu(slab) => slab.place(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(buffer) => buffer.place(),
+        }
+    }
+
     /// A part of the block, sharing the memory.
     pub(crate) fn part(&self, start: usize, len: usize) -> Self {
         match self {
@@ -160,7 +169,7 @@ pub(crate) trait Backend: DepthwiseKernels + TokenKernels + Training + Send + Sy
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)>;
     /// Two products, the second of what the first gives, which is kept if asked for.
     fn gemm_chain(&self, first: &Gemm, next: &Next, keep: bool) -> Result<Chain> {
-        if let Some(chain) = self.fused_chain(first, next, keep) {
+        if let Some(chain) = self.fused_chain(first, next, keep)? {
             return Ok(chain);
         }
         let (hidden, saved) = self.gemm(first)?;
@@ -170,8 +179,8 @@ pub(crate) trait Backend: DepthwiseKernels + TokenKernels + Training + Send + Sy
         Ok(Chain { hidden: keep.then_some(hidden), saved, out })
     }
     /// Both products together; none where one after the other is as fast.
-    fn fused_chain(&self, _first: &Gemm, _next: &Next, _keep: bool) -> Option<Chain> {
-        None
+    fn fused_chain(&self, _first: &Gemm, _next: &Next, _keep: bool) -> Result<Option<Chain>> {
+        Ok(None)
     }
     /// The output `[B, M, D]` and `log Σ exp` of the scores `[B, h, M]`.
     fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)>;

@@ -19,12 +19,29 @@ pub enum Precision {
     /// On a CPU with AVX-512 VNNI, linear layers inside a network with 8-bit integers where no gradient passes through
     /// them; everything else in `f32`.
     Int8,
+    /// On an NVIDIA GPU from Ada on, linear layers inside a transformer with 8-bit floats where no gradient passes through
+    /// them; everything else as in [`Self::Bf16`].
+    Fp8,
 }
 
 impl Precision {
     /// Every precision, by name.
-    pub const ALL: [(&'static str, Self); 4] =
-        [("f32", Self::F32), ("tf32", Self::Tf32), ("bf16", Self::Bf16), ("int8", Self::Int8)];
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("f32", Self::F32),
+        ("tf32", Self::Tf32),
+        ("bf16", Self::Bf16),
+        ("int8", Self::Int8),
+        ("fp8", Self::Fp8),
+    ];
+
+    /// Whether activations of a transformer are stored in bf16.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "the CPU stores every activation in f32")
+    )]
+    pub(crate) fn is_compact(self) -> bool {
+        matches!(self, Self::Bf16 | Self::Fp8)
+    }
 }
 
 impl FromStr for Precision {

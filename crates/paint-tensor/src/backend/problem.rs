@@ -43,6 +43,22 @@ pub(crate) enum Epilogue<'a> {
     },
 }
 
+impl<'a> Epilogue<'a> {
+    /// Bias and residual.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "the CPU asks for each kind of epilogue by itself")
+    )]
+    pub(crate) fn added(self) -> (Option<&'a Storage>, Option<&'a Storage>) {
+        match self {
+            Self::None | Self::GeluGradient(_) => (None, None),
+            Self::Bias(bias) => (Some(bias), None),
+            Self::Gelu { bias, .. } => (bias, None),
+            Self::Residual { bias, residual } => (bias, Some(residual)),
+        }
+    }
+}
+
 /// `C[z] = epilogue(A[z] B[z])` with `A [m, k]`, `B [k, n]`, `C [batches, m, n]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Gemm<'a> {
@@ -59,10 +75,10 @@ pub(crate) struct Gemm<'a> {
         expect(dead_code, reason = "the CPU stores every product in f32")
     )]
     pub(crate) full: bool,
-    /// The product is a layer inside a network through which no gradient passes: `int8` rounds its factors.
+    /// The product is a layer inside a network through which no gradient passes: `int8` and `fp8` round its factors.
     #[cfg_attr(
-        not(target_arch = "x86_64"),
-        expect(dead_code, reason = "only the CPU of x86 multiplies 8-bit integers")
+        not(any(target_arch = "x86_64", feature = "cuda")),
+        expect(dead_code, reason = "only the CPU of x86 and GPUs multiply numbers of 8 bits")
     )]
     pub(crate) frozen: bool,
 }

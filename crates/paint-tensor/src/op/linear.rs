@@ -21,8 +21,8 @@ impl Tensor {
         self.linear_with(weight, bias, Some(residual), false)
     }
 
-    /// `x Wᵀ + b`, plus `residual` if there is one, as a layer inside a network: a device that computes in `int8` rounds
-    /// input and weight where no gradient passes through the layer.
+    /// `x Wᵀ + b`, plus `residual` if there is one, as a layer inside a network: a device that computes in `int8` or `fp8`
+    /// rounds input and weight where no gradient passes through the layer.
     pub fn layer(
         &self,
         weight: &Self,

@@ -38,7 +38,10 @@ pub(crate) fn all_and_tf32() -> Vec<Device> {
 
 /// A GPU in every precision that it has, if there is one.
 pub(crate) fn gpus() -> Vec<Device> {
-    [Precision::F32, Precision::Tf32, Precision::Bf16].into_iter().filter_map(gpu).collect()
+    [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::Fp8]
+        .into_iter()
+        .filter_map(gpu)
+        .collect()
 }
 
 #[test]

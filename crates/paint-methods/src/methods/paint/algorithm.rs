@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use paint_nn::backbone::Features;
 use paint_nn::optim::{Group, Optimizer};
 use paint_nn::params::Trainable;
 use paint_nn::prompt::{PromptMemory, Queries, Selection};
@@ -102,9 +103,18 @@ impl Paint {
 
     /// Adapts to a batch and predicts it. After an error everything is what it was before.
     pub fn adapt(&mut self, images: &Tensor) -> Result<Adaptation> {
+        self.adapt_beside(images, None)
+    }
+
+    /// The same; `frozen` is what a plain forward pass of the source gives for the images, where that is known.
+    pub(super) fn adapt_beside(
+        &mut self,
+        images: &Tensor,
+        frozen: Option<&Features>,
+    ) -> Result<Adaptation> {
         let check = Check::begin(images, self.networks.spec())?;
         // 1. Queries, `q_i` of Eq. 2; what follows changes something.
-        let queried = self.networks.queries(images)?;
+        let queried = self.networks.queries(images, frozen)?;
         let (memory, values) = (self.memory.clone(), self.networks.params_mut().snapshot());
         let done = self.tune(images, queried, check);
         self.freeze();
@@ -125,9 +135,6 @@ impl Paint {
     ) -> Result<Adaptation> {
         self.networks.track();
         let b = check.finish()?;
-        if queries.is_some() {
-            self.networks.note_queries(b);
-        }
         let queries = queries.map(|queries| Queries::new(&queries)).transpose()?;
         // 2. Prompt allocation (Eq. 2-5).
         let mut retrievals = self.retriever.begin(queries);

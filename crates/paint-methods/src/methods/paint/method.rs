@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use paint_nn::backbone::Backbone;
+use paint_nn::backbone::{Backbone, Features};
 use paint_nn::prompt::PromptMemory;
 use paint_tensor::Tensor;
 
@@ -42,26 +42,31 @@ struct Reader {
 
 impl Predictor for Reader {
     fn logits(&self, images: &Tensor) -> Result<Tensor> {
-        look(&self.networks, &self.memory, &self.retriever, images)
+        look(&self.networks, &self.memory, &self.retriever, (images, None))
+    }
+
+    fn logits_beside(&self, images: &Tensor, frozen: &Features) -> Result<Tensor> {
+        look(&self.networks, &self.memory, &self.retriever, (images, Some(frozen)))
     }
 }
 
-/// The prediction with the prompt that fits best, or none where none fits.
+/// The prediction of images with the prompt that fits best, or none where none fits; beside them what the source gives
+/// for them, where that is known.
 fn look(
     networks: &Networks,
     memory: &PromptMemory,
     retriever: &Retriever,
-    images: &Tensor,
+    (images, frozen): (&Tensor, Option<&Features>),
 ) -> Result<Tensor> {
-    let (embedding, queries) = networks.look_up(images, retriever.may_find(memory))?;
+    let (embedding, queries) = networks.look_up(images, frozen, retriever.may_find(memory))?;
     let prompt = retriever.find(memory, queries.as_ref())?;
     let prompt = prompt.map(|id| memory.prompt(id)).transpose()?;
     networks.logits(&embedding, prompt)
 }
 
-impl Method for Paint {
-    fn step(&mut self, images: &Tensor) -> Result<Step> {
-        let adaptation = self.adapt(images)?;
+impl Paint {
+    /// What a caller gets of a batch.
+    fn report(&self, adaptation: Adaptation) -> Step {
         let Losses { entropy, diversity, consistency, total } = adaptation.losses;
         let mut scalars = vec![
             ("loss", f64::from(total)),
@@ -72,11 +77,25 @@ impl Method for Paint {
         scalars.push(("confident", adaptation.confident.len() as f64));
         scalars.push(("prompts", self.memory.len() as f64));
         let prompt = adaptation.prompt_use();
-        Ok(Step { logits: adaptation.logits, scalars, prompt })
+        Step { logits: adaptation.logits, scalars, prompt }
+    }
+}
+
+impl Method for Paint {
+    fn step(&mut self, images: &Tensor) -> Result<Step> {
+        self.adapt(images).map(|adaptation| self.report(adaptation))
+    }
+
+    fn step_beside(&mut self, images: &Tensor, frozen: &Features) -> Result<Step> {
+        self.adapt_beside(images, Some(frozen)).map(|adaptation| self.report(adaptation))
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
-        look(&self.networks, &self.memory, &self.retriever, images)
+        look(&self.networks, &self.memory, &self.retriever, (images, None))
+    }
+
+    fn predict_beside(&self, images: &Tensor, frozen: &Features) -> Result<Tensor> {
+        look(&self.networks, &self.memory, &self.retriever, (images, Some(frozen)))
     }
 
     fn predictor(&self) -> Option<Arc<dyn Predictor>> {
@@ -88,7 +107,7 @@ impl Method for Paint {
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
-        let (embedding, queries) = self.networks.look_up(images, true)?;
+        let (embedding, queries) = self.networks.look_up(images, None, true)?;
         let mut memory = self.memory.clone();
         let selection = self.retriever.select(&mut memory, queries.as_ref())?;
         let prompt = selection.map(|selection| memory.prompt(selection.id)).transpose()?;

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-use paint_nn::backbone::{Backbone, Pooling, PromptPosition, Request, Spec};
+use paint_nn::backbone::{Backbone, Features, Pooling, PromptPosition, Request, Spec};
 use paint_nn::params::{ParamId, Params, Trainable};
 use paint_nn::prompt::Queries;
 use paint_nn::state::State;
@@ -213,22 +213,42 @@ impl Networks {
         Ok(self.source.embed(images)?)
     }
 
-    /// The embedding `[B, N, D]` of images and, where a prompt `may_fit`, their `q_i`, without recording.
+    /// The embedding `[B, N, D]` of images and, where a prompt `may_fit`, their `q_i`, without recording. `frozen` is
+    /// what the source gives for the images, where that is known.
     pub(super) fn look_up(
         &self,
         images: &Tensor,
+        frozen: Option<&Features>,
         may_fit: bool,
     ) -> Result<(Tensor, Option<Queries>)> {
         images::check(images, self.spec())?;
         let embedding = self.embed(images)?;
-        let queries =
-            || Queries::new(&self.query_rows(&*self.source, &embedding)?).map_err(Error::from);
+        let queries = || -> Result<Queries> {
+            Ok(match self.known_queries(frozen) {
+                Some(known) => Queries::new(known)?,
+                None => Queries::new(&self.query_rows(&*self.source, &embedding)?)?,
+            })
+        };
         let queries = (self.has_prompts && may_fit).then(queries).transpose()?;
         Ok((embedding, queries))
     }
 
+    /// The queries, where they are the features of the source and those are known.
+    fn known_queries<'a>(&self, frozen: Option<&'a Features>) -> Option<&'a Tensor> {
+        let are_features = self.has_prompts && self.standard.is_none();
+        frozen.filter(|_| are_features).map(|features| &features.pooled)
+    }
+
     /// The embedding `[B, N, D]` of images and, unless prompts are off, their `q_i`, one a row, both queued (step 1).
-    pub(super) fn queries(&self, images: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+    /// `frozen` is what the source gives for the images, where that is known.
+    pub(super) fn queries(
+        &self,
+        images: &Tensor,
+        frozen: Option<&Features>,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        if let Some(known) = self.known_queries(frozen) {
+            return Ok((self.embed(images)?, Some(known.clone())));
+        }
         let compute = |images: &[Tensor]| -> Result<Vec<Tensor>> {
             let embedding = self.unwatched.embed(&images[0])?;
             let queries = || self.query_rows(&*self.unwatched, &embedding);
@@ -236,12 +256,11 @@ impl Networks {
             Ok([embedding].into_iter().chain(queries).collect())
         };
         let given = self.routines.queries.run(&[images], compute)?;
-        Ok((given[0].clone(), given.get(1).cloned()))
-    }
-
-    /// Counts the pass of the queries of `b` images.
-    pub(super) fn note_queries(&self, b: usize) {
-        self.source.note_pass(b, false);
+        let (embedding, queries) = (given[0].clone(), given.get(1).cloned());
+        if queries.is_some() {
+            self.source.note_pass(images.shape()[0], false);
+        }
+        Ok((embedding, queries))
     }
 
     /// The length of a query.

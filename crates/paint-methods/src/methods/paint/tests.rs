@@ -250,7 +250,7 @@ fn the_prompt_reported_is_the_one_that_predicted_and_every_prompt_made_is_counte
     let [x, y] = [images(1, 1), images(2, 1)];
     let batch = Tensor::concat(&[&x, &x, &x, &x, &y, &y], 0).unwrap();
     let query = |image: &Tensor| {
-        let (_, q) = paint(&Table::new()).networks.look_up(image, true).unwrap();
+        let (_, q) = paint(&Table::new()).networks.look_up(image, None, true).unwrap();
         q.unwrap().mean().to_vec()
     };
     let (x, y) = (query(&x), query(&y));
@@ -340,7 +340,7 @@ fn a_key_moves_once_a_batch_three_times_in_the_code_and_four_times_on_imagenet_r
         paint.adapt(&images(1, 6)).unwrap();
         let key = paint.memory().key(0).unwrap().to_vec();
         let second = images(2, 6);
-        let q = paint.networks.look_up(&second, true).unwrap().1.unwrap();
+        let q = paint.networks.look_up(&second, None, true).unwrap().1.unwrap();
         paint.adapt(&second).unwrap();
         for ((k, old), mean) in paint.memory().key(0).unwrap().iter().zip(&key).zip(q.mean()) {
             let expected = kept * old + (1.0 - kept) * mean;

@@ -16,7 +16,10 @@ pub(crate) const ENTRY: BackendEntry = BackendEntry {
             let lacks = "int8 needs the instructions of AVX-512 VNNI, which this CPU lacks";
             if kernel::has_int8() { Ok(backend(precision)) } else { Err(refused(name, lacks)) }
         }),
-        Precision::Bf16 => Err(refused(name, "the CPU computes in f32, tf32 or int8, not in bf16")),
+        Precision::Bf16 | Precision::Fp8 => {
+            let why = format!("the CPU computes in f32, tf32 or int8, not in {precision}");
+            Err(refused(name, &why))
+        }
     },
     devices: || {
         let threads = rayon::current_num_threads();

@@ -114,15 +114,15 @@ impl Backend for Cpu {
         Ok(product::product(self.kernel, gemm))
     }
 
-    fn fused_chain(&self, first: &Gemm, next: &Next, keep: bool) -> Option<Chain> {
+    fn fused_chain(&self, first: &Gemm, next: &Next, keep: bool) -> Result<Option<Chain>> {
         #[cfg(target_arch = "x86_64")]
         if self.rounds(first)
             && !keep
             && let Some(out) = product::two_rounded(first, next)
         {
-            return Some(Chain { hidden: None, saved: None, out });
+            return Ok(Some(Chain { hidden: None, saved: None, out }));
         }
-        product::two_products(self.kernel, first, next, keep)
+        Ok(product::two_products(self.kernel, first, next, keep))
     }
 
     fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)> {

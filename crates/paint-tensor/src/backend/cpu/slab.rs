@@ -154,6 +154,11 @@ impl Slab {
         Self { block: Arc::clone(&self.block), start: self.start + start, len }
     }
 
+    /// The address of the first element.
+    pub(crate) fn place(&self) -> u64 {
+        self.as_slice().as_ptr() as u64
+    }
+
     pub(super) fn as_slice(&self) -> &[f32] {
         &self.block.as_slice()[self.start..self.start + self.len]
     }

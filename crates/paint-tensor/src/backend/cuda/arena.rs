@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::buffer::Buffer;
+use super::fp8::Rounded;
 use crate::backend::Memory;
 use crate::{Error, Result};
 
@@ -176,7 +177,14 @@ impl Arena {
             pieces.take(bytes).expect("the new segment is large enough")
         };
         drop(pieces);
-        Ok(Block { address, bytes, wanted, arena: Arc::clone(self), half: OnceLock::new() })
+        Ok(Block {
+            address,
+            bytes,
+            wanted,
+            arena: Arc::clone(self),
+            half: OnceLock::new(),
+            rounded: OnceLock::new(),
+        })
     }
 
     pub(super) fn holds(self: &Arc<Self>, block: &Block) -> bool {
@@ -202,6 +210,8 @@ pub(super) struct Block {
     arena: Arc<Arena>,
     /// The same numbers in bf16, made when a product first asks for them, because weights are read in every step.
     pub(super) half: OnceLock<Buffer>,
+    /// The same in 8-bit floats.
+    pub(super) rounded: OnceLock<Rounded>,
 }
 
 impl Drop for Block {

@@ -59,10 +59,15 @@ impl Buffer {
         self.address_of(0)
     }
 
+    /// The address, for someone who does not use it.
+    pub(crate) fn place(&self) -> u64 {
+        self.block.address + (self.start * self.kind.bytes()) as u64
+    }
+
     /// The address of one element. Whoever asks is about to use it: what this thread records keeps the block.
     pub(super) fn address_of(&self, element: usize) -> u64 {
         record::keep(&self.block);
-        self.block.address + ((self.start + element) * self.kind.bytes()) as u64
+        self.place() + (element * self.kind.bytes()) as u64
     }
 
     /// The elements, for a kernel that reads them.
@@ -83,6 +88,7 @@ impl Buffer {
 
     /// True if nothing else refers to these elements: they may be changed in place.
     pub(super) fn is_alone(&self) -> bool {
-        Arc::strong_count(&self.block) == 1 && self.block.half.get().is_none()
+        let has_copies = self.block.half.get().is_some() || self.block.rounded.get().is_some();
+        Arc::strong_count(&self.block) == 1 && !has_copies
     }
 }

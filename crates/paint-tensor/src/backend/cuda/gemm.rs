@@ -26,15 +26,13 @@ fn layout(matrix: &Matrix) -> Result<Layout> {
 impl Cuda {
     /// Both operands are read as `A` is stored. So is the result, except that a parameter's gradient is stored in full.
     pub(super) fn product(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
+        if let Some(out) = self.rounded_product(gemm)? {
+            return Ok((out, None));
+        }
         let Gemm { batches, m, n, k, .. } = *gemm;
         let a = on_gpu(gemm.a.storage);
         let b = self.cast(on_gpu(gemm.b.storage), a.kind)?;
-        let (bias, residual) = match gemm.epilogue {
-            Epilogue::None | Epilogue::GeluGradient(_) => (None, None),
-            Epilogue::Bias(bias) => (Some(bias), None),
-            Epilogue::Gelu { bias, .. } => (bias, None),
-            Epilogue::Residual { bias, residual } => (bias, Some(residual)),
-        };
+        let (bias, residual) = gemm.epilogue.added();
         let output = if gemm.full { Kind::F32 } else { a.kind };
         let out = self.take(batches * m * n, output)?;
         // The argument of a GELU: written by its product, read by its gradient.
@@ -74,6 +72,7 @@ impl Cuda {
             bias: bias.as_ref().map(Buffer::address),
             residual: residual.as_ref().map(Buffer::address),
             argument: argument.as_ref().filter(|_| fused).map(Buffer::address),
+            unit: None,
         };
         let problem = Problem {
             m,
@@ -82,19 +81,14 @@ impl Cuda {
             batches,
             a: layout(&gemm.a)?,
             b: layout(&gemm.b)?,
-            operands: a.kind,
-            output,
+            operands: a.kind.into(),
+            output: output.into(),
             tf32: self.precision != Precision::F32 && a.kind == Kind::F32,
             bias: bias.is_some(),
             activation,
             alignment: at.alignment(),
         };
-        self.gpu.enter()?;
-        if record::stream(&self.gpu).is_some()
-            && (problem.is_large() || !self.products.knows(&problem))
-        {
-            record::refuse(&self.gpu, "a large product, or one not done before")?;
-        }
+        self.may_queue(&problem)?;
         if let Some(finish) = self.fused_gelu(&problem, &gemm.epilogue) {
             // The kernel reads the right operand along the depth.
             let b = if problem.b.transposed { b } else { self.turned(&b, [k, n])? };
@@ -103,8 +97,7 @@ impl Cuda {
             self.gelu_product(finish, [m, n, k], &operands)?;
             return Ok((Storage::Cuda(out), argument.cloned().map(Storage::Cuda)));
         }
-        let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
-        self.products.queue(&problem, at, place)?;
+        self.queue(&problem, at)?;
         let (elementwise, len) = (&self.kernels.elementwise, out.len());
         let (threads, n) = (len.div_ceil(4), len as i64);
         match (gemm.epilogue, &argument) {
@@ -119,6 +112,24 @@ impl Cuda {
             _ => (),
         }
         Ok((Storage::Cuda(out), argument.map(Storage::Cuda)))
+    }
+
+    /// Fails where a recording cannot take a product.
+    fn may_queue(&self, problem: &Problem) -> Result<()> {
+        self.gpu.enter()?;
+        if record::stream(&self.gpu).is_some()
+            && (problem.is_large() || !self.products.knows(problem))
+        {
+            record::refuse(&self.gpu, "a large product, or one not done before")?;
+        }
+        Ok(())
+    }
+
+    /// Queues a product for cuBLASLt.
+    pub(super) fn queue(&self, problem: &Problem, at: Addresses) -> Result<()> {
+        self.may_queue(problem)?;
+        let place = Place { workspace: self.workspace.address(), stream: self.gpu.stream() };
+        self.products.queue(problem, at, place)
     }
 
     /// `out = a op b`; `out` may be `a`, and begins at a multiple of 16 bytes.

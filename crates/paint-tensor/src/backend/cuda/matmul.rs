@@ -49,6 +49,39 @@ pub(super) enum Activation {
     GeluGradient,
 }
 
+/// How a number of an operand is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Element {
+    F32,
+    Bf16,
+    /// An 8-bit float.
+    E4m3,
+}
+
+impl From<Kind> for Element {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::F32 => Self::F32,
+            Kind::Bf16 => Self::Bf16,
+        }
+    }
+}
+
+impl Element {
+    fn data_type(self) -> sys::cudaDataType {
+        match self {
+            Self::F32 => sys::cudaDataType::CUDA_R_32F,
+            Self::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+            Self::E4m3 => sys::cudaDataType::CUDA_R_8F_E4M3,
+        }
+    }
+
+    /// How bias and residual are stored beside a result.
+    fn of_terms(self) -> Self {
+        if self == Self::E4m3 { Self::Bf16 } else { self }
+    }
+}
+
 /// Everything that decides which algorithms fit a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Problem {
@@ -59,8 +92,8 @@ pub(super) struct Problem {
     pub(super) a: Layout,
     pub(super) b: Layout,
     /// Of both operands.
-    pub(super) operands: Kind,
-    pub(super) output: Kind,
+    pub(super) operands: Element,
+    pub(super) output: Element,
     pub(super) tf32: bool,
     pub(super) bias: bool,
     pub(super) activation: Activation,
@@ -85,6 +118,8 @@ pub(super) struct Addresses {
     pub(super) residual: Option<u64>,
     /// Where the argument of the activation goes, or is.
     pub(super) argument: Option<u64>,
+    /// The number by which the right operand is multiplied.
+    pub(super) unit: Option<u64>,
 }
 
 impl Addresses {
@@ -101,14 +136,15 @@ type Outcome<T> = std::result::Result<T, result::CublasError>;
 /// How a product is done.
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    /// Of both operands, the residual and the result.
+    layouts: [sys::cublasLtMatrixLayout_t; 4],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
 /// A product as the library describes it, and its algorithms, best first.
 struct Proposal {
     description: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    layouts: [sys::cublasLtMatrixLayout_t; 4],
     algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
 }
 
@@ -140,13 +176,6 @@ fn failed(problem: &Problem) -> impl Fn(result::CublasError) -> Error {
     move |error| Error::Gpu {
         what: format!("the matrix product {problem:?}"),
         why: format!("{error:?}"),
-    }
-}
-
-fn data_type(kind: Kind) -> sys::cudaDataType {
-    match kind {
-        Kind::F32 => sys::cudaDataType::CUDA_R_32F,
-        Kind::Bf16 => sys::cudaDataType::CUDA_R_16BF,
     }
 }
 
@@ -215,9 +244,16 @@ impl Products {
                 sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER;
             describe(plan.description, attribute, &argument)?;
         }
+        if let Some(unit) = at.unit {
+            let attribute =
+                sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER;
+            describe(plan.description, attribute, &unit)?;
+        }
         let (alpha, beta) = (1.0_f32, if at.residual.is_some() { 1.0_f32 } else { 0.0 });
         let pointer = |address: u64| address as *const c_void;
-        let [a, b, c] = plan.layouts;
+        let [a, b, c, d] = plan.layouts;
+        // With rounded factors the result may be stored otherwise than what is added to it: then nothing is.
+        let added = at.residual.or(at.unit.is_none().then_some(at.out)).unwrap_or(0);
         // SAFETY: descriptors and addresses describe the same matrices; the caller keeps their memory alive in stream
         // order. Alpha and beta are read before the call returns.
         unsafe {
@@ -230,10 +266,10 @@ impl Products {
                 b,
                 pointer(at.a),
                 a,
-                pointer(at.residual.unwrap_or(at.out)),
+                pointer(added),
                 c,
                 at.out as *mut c_void,
-                c,
+                d,
                 &raw const plan.algorithm,
                 place.workspace as *mut c_void,
                 WORKSPACE,
@@ -267,7 +303,13 @@ impl Products {
         if matches!(problem.activation, Activation::GeluAndArgument | Activation::GeluGradient) {
             describe(description, Describe::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &(n as i64))?;
         }
-        let layout = |kind,
+        if problem.operands == Element::E4m3 {
+            // Sums are rounded to fewer bits than f32 has, to many more than the factors have.
+            describe(description, Describe::CUBLASLT_MATMUL_DESC_FAST_ACCUM, &1_i8)?;
+            let terms = problem.output.of_terms().data_type();
+            describe(description, Describe::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &terms)?;
+        }
+        let layout = |element: Element,
                       transposed: bool,
                       rows: usize,
                       columns: usize,
@@ -275,7 +317,7 @@ impl Products {
                       stride: usize| {
             let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
             let layout = result::create_matrix_layout(
-                data_type(kind),
+                element.data_type(),
                 rows as u64,
                 columns as u64,
                 pitch.max(rows) as i64,
@@ -294,7 +336,8 @@ impl Products {
         let operands = problem.operands;
         let a = layout(operands, problem.a.transposed, k, m, problem.a.pitch, problem.a.batch)?;
         let b = layout(operands, problem.b.transposed, n, k, problem.b.pitch, problem.b.batch)?;
-        let c = layout(problem.output, false, n, m, n, m * n)?;
+        let c = layout(problem.output.of_terms(), false, n, m, n, m * n)?;
+        let d = layout(problem.output, false, n, m, n, m * n)?;
         let preference = result::create_matmul_pref()?;
         prefer(preference, Prefer::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &(WORKSPACE as u64))?;
         for alignment in [
@@ -317,7 +360,7 @@ impl Products {
                 b,
                 a,
                 c,
-                c,
+                d,
                 preference,
                 wanted as i32,
                 proposed.as_mut_ptr(),
@@ -332,7 +375,7 @@ impl Products {
         if algorithms.is_empty() {
             return Err(result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
         }
-        Ok(Proposal { description, layouts: [a, b, c], algorithms })
+        Ok(Proposal { description, layouts: [a, b, c, d], algorithms })
     }
 }
 

@@ -16,6 +16,7 @@ mod distort;
 mod driver;
 mod elements;
 mod fetch;
+mod fp8;
 mod gelu_product;
 mod gemm;
 mod kernel;
@@ -44,8 +45,8 @@ use self::driver::Gpu;
 use self::matmul::Products;
 use self::modules::Kernels;
 use super::{
-    After, Attention, AttentionGrad, Backend, BackendEntry, Binary, Compute, Conv, Fetch, Gate,
-    Gemm, Memory, Precision, Recording, Storage, Unary, Window,
+    After, Attention, AttentionGrad, Backend, BackendEntry, Binary, Chain, Compute, Conv, Fetch,
+    Gate, Gemm, Memory, Next, Precision, Recording, Storage, Unary, Window,
 };
 use crate::Result;
 use crate::op::distort::{Distortion, Noise};
@@ -141,14 +142,18 @@ impl Backend for Cuda {
     }
 
     fn compact(&self, x: &Storage) -> Result<Storage> {
-        match self.precision {
-            Precision::Bf16 => Ok(Storage::Cuda(self.narrowed(on_gpu(x))?)),
-            Precision::F32 | Precision::Tf32 | Precision::Int8 => Ok(x.clone()),
+        if self.precision.is_compact() {
+            return Ok(Storage::Cuda(self.narrowed(on_gpu(x))?));
         }
+        Ok(x.clone())
     }
 
     fn gemm(&self, gemm: &Gemm) -> Result<(Storage, Option<Storage>)> {
         self.product(gemm)
+    }
+
+    fn fused_chain(&self, first: &Gemm, next: &Next, keep: bool) -> Result<Option<Chain>> {
+        if keep { Ok(None) } else { self.rounded_chain(first, next) }
     }
 
     fn attention(&self, attention: &Attention) -> Result<(Storage, Storage)> {

@@ -91,6 +91,21 @@ impl File for Layout {
 }
 
 kernels! {
+    /// `fp8.cu`.
+    struct Fp8 {
+        round_input: Kernel<(Read, Write, i64)>,
+        largest: Kernel<(Read, Write, i64)>,
+        round_weight: Kernel<(Read, Read, Write, Write, i64)>,
+    }
+}
+
+impl File for Fp8 {
+    fn source() -> Source {
+        Source { name: "fp8", text: include_str!("kernels/fp8.cu"), defines: Vec::new() }
+    }
+}
+
+kernels! {
     /// `planes.cu`.
     struct Planes {
         channel_moments: Kernel<(Read, Write, Write, i32, i32, i32)>,
@@ -195,6 +210,7 @@ loaded! {
         elementwise: Elementwise,
         rowwise: Rowwise,
         layout: Layout,
+        fp8: Fp8,
         planes: Planes,
         tokens: Tokens,
         distort: Distort,

@@ -26,7 +26,7 @@ pub(super) fn open(name: &str, precision: Precision) -> Result<Arc<Cuda>> {
         _ => rest.strip_prefix(':')?.parse::<i32>().ok(),
     });
     if precision == Precision::Int8 {
-        return Err(wrong("a GPU computes in f32, tf32 or bf16, not in int8".to_owned()));
+        return Err(wrong("a GPU computes in f32, tf32, bf16 or fp8, not in int8".to_owned()));
     }
     let ordinal = number.ok_or_else(|| wrong("a GPU is named cuda:0, cuda:1, ...".to_owned()))?;
     let mut opened =
@@ -38,7 +38,7 @@ pub(super) fn open(name: &str, precision: Precision) -> Result<Arc<Cuda>> {
     let found = driver::devices().map_err(wrong)?;
     let gpu = usize::try_from(ordinal).ok().and_then(|ordinal| found.get(ordinal));
     let gpu = gpu.ok_or_else(|| wrong(format!("this machine has {} GPU(s)", found.len())))?;
-    if let Some(why) = too_old(gpu) {
+    if let Some(why) = too_old(gpu).or_else(|| lacks_fp8(gpu, precision)) {
         return Err(wrong(why));
     }
     // Lanes choose the algorithms of products together, so that each gives the same bits.
@@ -75,6 +75,18 @@ fn too_old(gpu: &Properties) -> Option<String> {
     let (oldest, of) = OLDEST;
     (gpu.capability < OLDEST).then(|| {
         format!("{name} has compute capability {major}.{minor}, expected {oldest}.{of} (Ampere) or newer; use --device cpu")
+    })
+}
+
+/// The compute capability of Ada, the first with 8-bit floats.
+const ADA: (i32, i32) = (8, 9);
+
+/// Why a GPU cannot compute in `precision`, if that is fp8.
+fn lacks_fp8(gpu: &Properties, precision: Precision) -> Option<String> {
+    let Properties { name, capability: (major, minor), .. } = gpu;
+    let (ada, of) = ADA;
+    (precision == Precision::Fp8 && gpu.capability < ADA).then(|| {
+        format!("{name} has compute capability {major}.{minor}, fp8 needs {ada}.{of} (Ada) or newer; use bf16")
     })
 }
 
@@ -137,6 +149,10 @@ mod tests {
         }
         let why = too_old(&gpu((7, 5))).unwrap();
         assert!(why.contains("Some GPU has compute capability 7.5, expected 8.0"), "{why}");
+        assert_eq!(lacks_fp8(&gpu((8, 6)), Precision::Bf16), None);
+        assert_eq!(lacks_fp8(&gpu((8, 9)), Precision::Fp8), None);
+        let why = lacks_fp8(&gpu((8, 6)), Precision::Fp8).unwrap();
+        assert!(why.contains("capability 8.6, fp8 needs 8.9 (Ada) or newer"), "{why}");
         assert_eq!(described(&gpu((9, 0))), "Some GPU, 8 GiB, compute capability 9.0");
     }
 }

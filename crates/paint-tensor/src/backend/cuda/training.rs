@@ -7,9 +7,7 @@ use super::elements::{Packing, THREADS};
 use super::param::{Read, structures};
 use super::{Cuda, on_gpu};
 use crate::Result;
-use crate::backend::{
-    Compose, Precision, Step, StepRule, StepSlot, SteppedSlot, Storage, Training,
-};
+use crate::backend::{Compose, Step, StepRule, StepSlot, SteppedSlot, Storage, Training};
 use crate::op::images::{Draw, Edge, Rect, Tone, View};
 
 structures! {
@@ -126,7 +124,7 @@ impl Cuda {
             first: self.take_f32(len)?,
             second: when(matches!(rule, StepRule::Adam { .. }), Kind::F32)?,
             average: when(slot.average.is_some(), Kind::F32)?,
-            half: when(self.precision == Precision::Bf16, Kind::Bf16)?,
+            half: when(self.precision.is_compact(), Kind::Bf16)?,
         })
     }
 

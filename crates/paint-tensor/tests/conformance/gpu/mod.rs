@@ -1,5 +1,6 @@
 //! GPUs against the CPU: every operation, and sizes that use every path of the kernels.
 
+mod fp8;
 mod lane;
 mod large;
 mod routine;
@@ -50,6 +51,12 @@ fn every_operation_agrees_with_the_cpu_in_bf16() {
     // Without `compact` everything is stored in f32, and products are those of tf32.
     compare(CASES, Precision::Bf16, TF32).unwrap();
     compare(LARGE, Precision::Bf16, BF16).unwrap();
+}
+
+#[test]
+fn every_operation_with_a_gradient_agrees_with_the_cpu_in_fp8() {
+    compare(CASES, Precision::Fp8, TF32).unwrap();
+    compare(LARGE, Precision::Fp8, BF16).unwrap();
 }
 
 #[test]

@@ -135,3 +135,24 @@ fn a_tensor_exchanged_for_another_is_read_by_the_next_call() {
         drop(others);
     }
 }
+
+#[test]
+fn a_recording_is_replayed_with_the_weights_it_was_made_with_and_no_others() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    let tensor = |seed: usize, shape: &[usize]| {
+        Tensor::from_vec(values(shape.iter().product(), seed), shape, &device).unwrap()
+    };
+    // Both live on, as where a snapshot keeps the one that a step replaced.
+    let weights = [tensor(1, &[12, 8]), tensor(2, &[12, 8])];
+    let (routine, x) = (Routine::default(), tensor(3, &[5, 8]));
+    for (call, which) in [0, 0, 0, 1, 0, 0, 1, 1, 1].into_iter().enumerate() {
+        let weight = &weights[which];
+        let compute =
+            |x: &[Tensor]| -> Result<Vec<Tensor>> { Ok(vec![x[0].linear(weight, None)?]) };
+        let given = routine.run_with(&[&x], [weight], compute).unwrap();
+        let expected = x.linear(weight, None).unwrap().to_vec().unwrap();
+        assert_eq!(given[0].to_vec().unwrap(), expected, "call {call}");
+        let is_recorded = matches!(call, 1 | 2 | 4 | 5 | 7 | 8);
+        assert_eq!(routine.is_recorded(), is_recorded, "call {call}");
+    }
+}
