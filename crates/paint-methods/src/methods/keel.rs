@@ -94,10 +94,11 @@ use paint_tensor::{Device, Tensor};
 
 use crate::build_args::BuildArgs;
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
+use crate::images::{self, Check};
 use crate::method::{Method, Predictor, State, Step};
 use crate::settings::Settings;
 use crate::stream::prior::{self, Correlation};
-use crate::{Error, Result, images};
+use crate::{Error, Result};
 use align::{Found, Mode, Reach, Reference};
 use batch_norm::{Running, Span};
 pub use config::Config;
@@ -217,38 +218,49 @@ impl Keel {
     }
 
     /// Predicts a batch and learns from it; weights only where `tunes`.
-    fn adapt(&mut self, images: &Tensor, tunes: bool) -> Result<Step> {
+    fn adapt(&mut self, images: &Tensor, check: Check, tunes: bool) -> Result<Step> {
         let correlated = self.in_runs();
         let (reach, span) = (self.reach(), self.span());
         let (model, classes) = (&mut *self.model.0, self.classes.as_deref());
-        let mut scalars = Vec::new();
+        let (mut scalars, mut read) = (Vec::new(), None);
         let logits = match &mut self.form {
             Form::Tokens { reference, memory, gradient } => {
                 let how = (Mode::Learn, reach);
                 let embedding = model.embed(images)?;
+                let b = check.finish()?;
                 let batch = (&embedding, classes);
-                let (features, Found { domain, weight }) =
+                let (features, Found { domain, weight, logits }) =
                     align::forward(model, reference, &self.config, memory, batch, how)?;
                 scalars.push(("weight", weight));
                 scalars.push(("domain", domain.map_or(-1.0, |id| id as f64)));
                 scalars.push(("domains", memory.domains.len() as f64));
                 match gradient.as_mut().filter(|_| !correlated && domain.is_some()) {
-                    None => features.logits,
+                    None => {
+                        read = Some(logits);
+                        features.logits
+                    }
                     Some(gradient) => {
-                        if tunes && images.shape()[0] >= self.config.fewest_images {
+                        if tunes && b >= self.config.fewest_images {
                             scalars.extend(gradient.tune(&embedding)?);
                         }
                         joined(&features.logits, &gradient.logits(&embedding)?, &self.config)?
                     }
                 }
             }
-            Form::Logits(recentre) => recentre.step(plain(model, images, classes)?, correlated)?,
-            Form::BatchNorms(running) if running.is_empty() => plain(model, images, classes)?,
+            Form::Logits(recentre) => {
+                check.finish()?;
+                recentre.step(plain(model, images, classes)?, correlated)?
+            }
+            Form::BatchNorms(running) if running.is_empty() => {
+                check.finish()?;
+                plain(model, images, classes)?
+            }
             Form::BatchNorms(running) => {
+                check.finish()?;
                 running.step(model, (&self.config, span), (images, classes))?
             }
         };
-        let rows = logits.to_vec()?;
+        let rows = read.map_or_else(|| logits.to_vec(), Ok)?;
         if let Some(&value) = rows.iter().find(|z| !z.is_finite()) {
             return Err(Error::Diverged { what: "a logit", value, step: self.step });
         }
@@ -288,9 +300,9 @@ impl Predictor for Keel {
 
 impl Method for Keel {
     fn step(&mut self, images: &Tensor) -> Result<Step> {
-        images::check(images, self.model.0.spec())?;
+        let check = Check::begin(images, self.model.0.spec())?;
         let before = self.clone();
-        self.adapt(&images.detach(), true).inspect_err(|_| *self = before)
+        self.adapt(&images.detach(), check, true).inspect_err(|_| *self = before)
     }
 
     fn predict(&self, images: &Tensor) -> Result<Tensor> {
@@ -320,14 +332,14 @@ impl Method for Keel {
     }
 
     fn probe(&self, images: &Tensor) -> Result<Tensor> {
-        images::check(images, self.model.0.spec())?;
+        let check = Check::begin(images, self.model.0.spec())?;
         let mut other = self.clone();
         match &mut other.form {
             Form::Tokens { memory, .. } => memory.leave(),
             Form::BatchNorms(running) => running.leave(),
             Form::Logits(_) => {}
         }
-        Ok(other.adapt(&images.detach(), false)?.logits)
+        Ok(other.adapt(&images.detach(), check, false)?.logits)
     }
 
     fn reset(&mut self) -> Result<()> {

@@ -8,7 +8,7 @@ use paint_tensor::{Aligned, Alignment, Device, Tensor};
 
 use super::config::Config;
 use super::domain::Domain;
-use super::memory::{Keys, Memory};
+use super::memory::{ComingKeys, Memory};
 use super::sums::Sums;
 use super::transport::{Counts, Map};
 use crate::Result;
@@ -64,6 +64,8 @@ pub(super) struct Found {
     pub(super) domain: Option<u64>,
     /// The mean of `w` over the aligned blocks.
     pub(super) weight: f64,
+    /// The logits, as the host has read them with everything else.
+    pub(super) logits: Vec<f32>,
 }
 
 /// Whether a pass teaches the memory.
@@ -112,16 +114,27 @@ pub(super) fn forward(
     let features = model.forward_embedded(embedding, &request)?;
     let Aligner { memory, chosen, weights, unread_weights, unread, .. } = aligner;
     let mut weights = weights.into_inner();
-    let unread_weights = unread_weights.into_inner();
-    if !unread_weights.is_empty() {
-        let read = Tensor::concat(&unread_weights.iter().collect::<Vec<_>>(), 0)?.to_vec()?;
-        weights.extend(read.into_iter().map(f64::from));
-    }
+    let (unread_weights, unread) = (unread_weights.into_inner(), unread.into_inner());
+    let z = features.logits.reshape([features.logits.elem_count()])?;
+    let parts = [&z].into_iter().chain(&unread_weights).chain(Sums::parts(&unread));
+    let mut logits = Tensor::concat(&parts.collect::<Vec<_>>(), 0)?.to_vec()?;
+    let rest = logits.split_off(z.elem_count());
+    let (read, sums) = rest.split_at(unread_weights.len());
+    weights.extend(read.iter().copied().map(f64::from));
     let weight = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
-    let Some(at) = chosen.get() else { return Ok((features, Found { domain: None, weight })) };
-    let domain = &mut memory.into_inner().domains[at];
-    Sums::blend(&unread.into_inner(), domain)?;
-    Ok((features, Found { domain: Some(domain.id), weight }))
+    let domain = chosen.get().map(|at| {
+        let domain = &mut memory.into_inner().domains[at];
+        Sums::blend_read(&unread, sums, domain);
+        domain.id
+    });
+    Ok((features, Found { domain, weight, logits }))
+}
+
+/// Tokens in the leading directions of the clean covariance.
+struct Projected {
+    rows: Tensor,
+    /// Of what is learnt.
+    sums: Option<Sums>,
 }
 
 #[derive(Debug)]
@@ -149,15 +162,22 @@ impl AfterBlock for Aligner<'_> {
         let last = self.config.first_block + self.config.blocks;
         let has_patches = t > prefix;
         let aligns = has_patches && (self.config.first_block..last).contains(&index);
+        let project = || self.project(index, (&tokens, prefix)).map_err(narrow);
+        let mut projected = None;
         if index == 0 {
-            self.choose(has_patches.then_some((&tokens, prefix)), b)?;
+            let keys = self.keys(has_patches.then_some((&tokens, prefix)))?;
+            // Something to do for a GPU while the host waits for the keys.
+            projected = if aligns { project()? } else { None };
+            self.choose(keys, b)?;
         }
         let Some(at) = self.chosen.get() else { return Ok(tokens) };
+        if aligns && index > 0 {
+            projected = project()?;
+        }
         let domain = &mut self.memory.borrow_mut().domains[at];
-        let aligned = if aligns {
-            self.patches(domain, index, (&tokens, prefix)).map_err(narrow)?
-        } else {
-            None
+        let aligned = match projected {
+            Some(projected) => self.patches(domain, index, &tokens, projected).map_err(narrow)?,
+            None => None,
         };
         let moved = if prefix > 0 && self.reach == Reach::Full {
             self.cls(domain, index, &tokens.slice(1, 0, 1)?)?
@@ -194,11 +214,16 @@ fn narrow(error: crate::Error) -> paint_nn::Error {
 }
 
 impl Aligner<'_> {
-    /// Finds the domain, from the keys of the embedding and of block 0.
-    fn choose(&self, patches: Option<(&Tensor, usize)>, b: usize) -> paint_nn::Result<()> {
-        let source = &self.reference.statistics;
+    /// The keys, of the embedding and of the patches of block 0.
+    fn keys(&self, patches: Option<(&Tensor, usize)>) -> paint_nn::Result<ComingKeys> {
         let parts: Vec<_> = [(self.embedding, 0)].into_iter().chain(patches).collect();
-        let keys = Keys::new(&style_of(&parts)?, &self.reference.keys, source.images as u64)?;
+        let clean = self.reference.statistics.images as u64;
+        ComingKeys::begin(&style_of(&parts)?, &self.reference.keys, clean)
+    }
+
+    /// Finds the domain of `b` images by their keys.
+    fn choose(&self, keys: ComingKeys, b: usize) -> paint_nn::Result<()> {
+        let (source, keys) = (&self.reference.statistics, keys.finish()?);
         let memory = &mut **self.memory.borrow_mut();
         self.chosen.set(match self.mode {
             Mode::Look => memory.find(&keys),
@@ -248,23 +273,31 @@ impl Aligner<'_> {
         Ok(Some(rows))
     }
 
-    /// Tokens `[B, T, D]`, of which the first `prefix` are no patches, all along the domain's map (Eq. 4); none where
-    /// they stay as they are.
+    /// `Uᵀ (x - μ_s)` for tokens `[B, T, D]`, of which the first `prefix` are no patches, and the sums that are learnt
+    /// from; none where the source has no statistics of patches.
+    fn project(
+        &self,
+        index: usize,
+        (tokens, prefix): (&Tensor, usize),
+    ) -> Result<Option<Projected>> {
+        let Some((basis, offset)) = &self.reference.bases[index] else { return Ok(None) };
+        let rows = tokens.linear(basis, Some(offset))?; // [B, T, r]
+        let learns = self.mode == Mode::Learn;
+        let sums = learns.then(|| Sums::of(index, (tokens, &rows), prefix)).transpose()?;
+        Ok(Some(Projected { rows, sums }))
+    }
+
+    /// Tokens `[B, T, D]`, those before the patches too, along the domain's map (Eq. 4); none where they stay as they
+    /// are.
     fn patches(
         &self,
         domain: &mut Domain,
         index: usize,
-        (tokens, prefix): (&Tensor, usize),
+        tokens: &Tensor,
+        Projected { rows: projected, sums }: Projected,
     ) -> Result<Option<Tensor>> {
-        let Reference { statistics, bases, .. } = self.reference;
-        let (Some(source), Some((basis, offset))) =
-            (&statistics.blocks[index].patch, &bases[index])
-        else {
-            return Ok(None);
-        };
-        let projected = tokens.linear(basis, Some(offset))?; // [B, T, r]
-        if self.mode == Mode::Learn {
-            let sums = Sums::of(index, (tokens, &projected), prefix)?;
+        let Some(source) = &self.reference.statistics.blocks[index].patch else { return Ok(None) };
+        if let Some(sums) = sums {
             let map = &domain.patches[index].map;
             if map.as_ref().is_some_and(|map| !map.is_stale(domain.seen)) {
                 self.unread.borrow_mut().push(sums);

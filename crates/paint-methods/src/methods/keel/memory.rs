@@ -4,10 +4,10 @@
 mod tests;
 
 use paint_nn::state::State;
-use paint_tensor::{Device, Tensor};
+use paint_tensor::{Device, Fetch, Tensor};
 
 use super::domain::{Domain, blend};
-use crate::statistics::{SourceStatistics, rows_of, standardised};
+use crate::statistics::{SourceStatistics, standardised};
 use crate::{Error, Result};
 
 /// `f`, the independent channels that the `4 D` of a key count for: neighbours are correlated.
@@ -60,27 +60,49 @@ pub(super) struct Keys {
     clean_images: u64,
 }
 
-impl Keys {
-    /// Of `[B, 4 D]` styles, with mean and deviation of those of `clean_images`. The host of a GPU reads two rows, or
-    /// all of them where they are few.
-    pub(super) fn new(
+/// Keys on their way to the host: two rows, or all of them where they are few.
+pub(super) struct ComingKeys {
+    images: usize,
+    rows: Tensor,
+    coming: Option<Fetch>,
+    clean_images: u64,
+}
+
+impl ComingKeys {
+    /// Of `[B, 4 D]` styles, with mean and deviation of those of `clean_images`.
+    pub(super) fn begin(
         styles: &Tensor,
         clean: &[Tensor; 2],
         clean_images: u64,
     ) -> paint_nn::Result<Self> {
         let keys = standardised(styles, clean)?;
         let [images, width] = keys.dims2("keys")?;
-        if images < WINDOW {
-            return Ok(Self::of(rows_of(&keys)?, clean_images));
-        }
-        let moments = keys.reshape([1, images, width])?.token_moments(0)?;
-        let moments = Tensor::concat(&moments.each_ref(), 0)?.to_vec()?;
-        let (mean, variance) = moments.split_at(width);
-        let spread = variance.iter().copied().map(f64::from).sum::<f64>() / width as f64;
-        let (mean, apart) = (mean.to_vec(), images as f64 * spread);
-        Ok(Self { images, mean, apart, rows: Vec::new(), clean_images })
+        let rows = if images < WINDOW {
+            keys
+        } else {
+            let moments = keys.reshape([1, images, width])?.token_moments(0)?;
+            Tensor::concat(&moments.each_ref(), 0)?
+        };
+        Ok(Self { images, coming: rows.fetch()?, rows, clean_images })
     }
 
+    /// Waits for them.
+    pub(super) fn finish(self) -> paint_nn::Result<Keys> {
+        let Self { images, rows, coming, clean_images } = self;
+        let numbers = coming.map_or_else(|| rows.to_vec(), Fetch::finish)?;
+        let width = rows.elem_count() / if images < WINDOW { images } else { 2 };
+        if images < WINDOW {
+            let rows = numbers.chunks_exact(width).map(<[f32]>::to_vec).collect();
+            return Ok(Keys::of(rows, clean_images));
+        }
+        let (mean, variance) = numbers.split_at(width);
+        let spread = variance.iter().copied().map(f64::from).sum::<f64>() / width as f64;
+        let (mean, apart) = (mean.to_vec(), images as f64 * spread);
+        Ok(Keys { images, mean, apart, rows: Vec::new(), clean_images })
+    }
+}
+
+impl Keys {
     fn of(rows: Vec<Vec<f32>>, clean_images: u64) -> Self {
         let mean = mean(&rows);
         let apart = apart(&rows, &mean);

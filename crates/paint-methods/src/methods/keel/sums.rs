@@ -41,12 +41,19 @@ impl Sums {
 
     /// Blends sums over one batch into the statistics of its domain (Eq. 1).
     pub(super) fn blend(batch: &[Self], domain: &mut Domain) -> Result<()> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let parts: Vec<&Tensor> = batch.iter().flat_map(|of| &of.pair).collect();
-        let read = Tensor::concat(&parts, 0)?.to_vec()?;
-        let mut rest = &read[..];
+        let parts: Vec<&Tensor> = Self::parts(batch).collect();
+        Self::blend_read(batch, &Tensor::concat(&parts, 0)?.to_vec()?, domain);
+        Ok(())
+    }
+
+    /// What the host reads of them, in order.
+    pub(super) fn parts(batch: &[Self]) -> impl Iterator<Item = &Tensor> {
+        batch.iter().flat_map(|of| &of.pair)
+    }
+
+    /// The same as [`Self::blend`] with [`Self::parts`] as the host has read them.
+    pub(super) fn blend_read(batch: &[Self], read: &[f32], domain: &mut Domain) {
+        let mut rest = read;
         for Self { block, images, rows, pair } in batch {
             let rho = *images as f32 / domain.images as f32;
             let share = 1.0 / *rows as f32;
@@ -57,7 +64,6 @@ impl Sums {
                 rest = after;
             }
         }
-        Ok(())
     }
 }
 
