@@ -13,11 +13,12 @@ use paint_nn::backbone::{Backbone, Request};
 use paint_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::Result;
 use crate::build_args::BuildArgs;
 use crate::entry::{MethodEntry, Networks, Presets, SourceNeed};
+use crate::images::Check;
 use crate::method::{Method, Predictor, State, Step};
 use crate::settings::Settings;
-use crate::{Result, images};
 
 /// The source model has no settings.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -58,9 +59,11 @@ impl Source {
 
 impl Predictor for Source {
     fn logits(&self, images: &Tensor) -> Result<Tensor> {
-        images::check(images, self.model.spec())?;
+        let check = Check::begin(images, self.model.spec())?;
         let request = Request { classes: self.classes.as_deref(), ..Request::default() };
-        Ok(self.model.forward(images, &request)?.logits)
+        let logits = self.model.forward(images, &request)?.logits;
+        check.finish()?;
+        Ok(logits)
     }
 }
 

@@ -152,6 +152,11 @@ impl Backbone for Watched {
         let images = embedding.shape().first().copied().unwrap_or(0);
         self.watched(images, request, |request| self.inner.forward_embedded(embedding, request))
     }
+
+    fn forward(&self, images: &Tensor, request: &Request<'_>) -> Result<Features> {
+        let count = images.shape().first().copied().unwrap_or(0);
+        self.watched(count, request, |request| self.inner.forward(images, request))
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use paint_tensor::{Routine, Tensor};
 use super::Vit;
 use crate::backbone::{Attention, Backbone, Features, LastBlock, Pooling, Request};
 use crate::error::Result;
+use crate::params::Param;
 
 /// The replays of one network. A duplicate, which may come to other weights, has its own.
 #[derive(Default)]
@@ -33,7 +34,7 @@ impl Plain {
             let features = model.forward_embedded(&model.embed(&images[0])?, &request)?;
             Ok(vec![features.pooled, features.logits])
         };
-        let weights = model.params().iter().map(|param| param.tensor());
+        let weights = model.params().iter().map(Param::tensor);
         let given = self.0.run_with(&[images], weights, compute)?;
         let [pooled, logits] = [0, 1].map(|at| given[at].clone());
         Ok(Features { pooled, logits, attention: Vec::new(), statistics: Vec::new() })

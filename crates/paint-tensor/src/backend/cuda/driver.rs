@@ -239,6 +239,14 @@ impl Gpu {
     }
 
     /// Copies from the GPU after all earlier work.
+    /// Queues a copy of `bytes` on the GPU.
+    pub(super) fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        self.enter()?;
+        // SAFETY: both ranges belong to blocks that live in stream order.
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }
+            .map_err(failed("copying on the GPU"))
+    }
+
     pub(super) fn copy_out(&self, address: u64, data: &mut [f32]) -> Result<()> {
         self.enter()?;
         record::refuse(self, "copying from the GPU")?;

@@ -35,6 +35,8 @@ const MOST: usize = 512 << 20;
 const NOWHERE: u64 = 1 << 45;
 /// Blocks of threads that copy one input or result.
 const BLOCKS: usize = 128;
+/// So many inputs or results are copied by a call each: a table of them takes two calls.
+const FEW: usize = 2;
 
 /// Blocks outside a recording that it reads.
 #[derive(Default)]
@@ -283,10 +285,13 @@ impl Cuda {
         Ok(Some(outputs.into_iter().map(Storage::Cuda).collect()))
     }
 
-    /// Copies each buffer to its place, all in one launch, by whole words: a block ends at a multiple of a word.
+    /// Copies each buffer to its place, many in one launch, by whole words: a block ends at a multiple of a word.
     fn copy_all(&self, from: &[Buffer], to: &[Buffer]) -> Result<()> {
-        if from.is_empty() {
-            return Ok(());
+        if from.len() <= FEW {
+            let mut pairs = from.iter().zip(to);
+            return pairs.try_for_each(|(from, to)| {
+                self.gpu.copy(from.address(), to.address(), from.len() * from.kind.bytes())
+            });
         }
         let row = |(from, to): (&Buffer, &Buffer)| {
             let words = (from.len() * from.kind.bytes()).div_ceil(Kind::F32.bytes());

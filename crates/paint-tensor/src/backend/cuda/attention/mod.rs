@@ -201,7 +201,8 @@ impl Cuda {
                 self.gpu.launch(&kernels.attention_forward, grid, params)?;
             }
             Kernels::Whole(kernels, tokens) => {
-                let grid = whole::forward_grid(attention, *tokens);
+                let multiprocessors = self.gpu.properties.multiprocessors as usize;
+                let grid = whole::forward_grid(attention, *tokens, multiprocessors);
                 self.gpu.launch(&kernels.attention_whole_forward, grid, params)?;
             }
         }

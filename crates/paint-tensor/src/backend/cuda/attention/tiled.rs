@@ -76,7 +76,8 @@ fn grid(attention: &Attention, mode: Mode, len: usize, own: Own, shared: usize) 
     let needed = len.div_ceil(rows).max(1);
     let most = most_warps(bytes, shared);
     let blocks = needed.div_ceil(most);
-    let warps = needed.div_ceil(blocks);
+    // The pooled tokens alone would leave the loading of tiles to one warp.
+    let warps = if needed == 1 { most } else { needed.div_ceil(blocks) };
     Grid {
         blocks: [blocks, attention.heads, attention.batch],
         threads: [32 * warps as u32, 1],

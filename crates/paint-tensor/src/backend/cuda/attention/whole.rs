@@ -69,11 +69,14 @@ pub(super) fn source(tokens: usize, mode: Mode) -> Source {
     Source { name: "attention_whole", text: TEXT, defines }
 }
 
-pub(super) fn forward_grid(attention: &Attention, tokens: usize) -> Grid {
+/// On a GPU of so many multiprocessors the turns of a head have a block each where it has room for all of them.
+pub(super) fn forward_grid(attention: &Attention, tokens: usize, multiprocessors: usize) -> Grid {
+    let apart = turns(tokens) * attention.heads * attention.batch <= multiprocessors;
+    let blocks = if apart { turns(tokens) } else { 1 };
     // Keys and values, and the queries of all turns.
     let rows = 2 * tokens + 2 * GROUP * turns(tokens);
     Grid {
-        blocks: [1, attention.heads, attention.batch],
+        blocks: [blocks, attention.heads, attention.batch],
         threads: [4 * GROUP as u32, 1],
         shared: (ATOM + rows * ROW_BYTES) as u32,
     }
@@ -104,7 +107,7 @@ mod tests {
                 let tokens = tokens(attention, Mode::Bf16, HOPPER).expect("the kernels fit");
                 assert!(tokens >= len && tokens.is_multiple_of(16));
                 let [forward, backward] =
-                    [forward_grid(attention, tokens), backward_grid(attention, tokens)];
+                    [forward_grid(attention, tokens, 132), backward_grid(attention, tokens)];
                 // Two blocks of the forward kernel share a multiprocessor.
                 assert!(2 * forward.shared <= MOST_SHARED, "{len}: {}", forward.shared);
                 assert!(backward.shared <= MOST_SHARED, "{len}: {}", backward.shared);

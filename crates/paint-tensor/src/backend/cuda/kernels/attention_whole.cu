@@ -1,7 +1,8 @@
 // softmax(Q Kᵀ / sqrt(d)) V and its gradients for sequences that fit into shared memory as a whole, heads of 64
 // channels, on Hopper: in bf16, or in fp16 (see tiles.cuh) where tf32 is asked for.
 //
-// One block works on one head of one image. Blocks never share an output, so results are the same bits every time. T is
+// One block works on one head of one image, or forward on one turn of it where heads are few. Blocks never share an
+// output, so results are the same bits every time. T is
 // TOKENS, the length rounded up to 16; a row of a tile takes 128 bytes.
 //
 // Forward: 2 warpgroups, 2 blocks per multiprocessor.
@@ -34,9 +35,9 @@
 
 // The share of COUNT keys, from FIRST on, in the results of a warpgroup's 64 queries: weights relative to the largest
 // score so far (`top`), their sum, and the weighted values `o`. The first part of the keys initialises all three; in
-// the first turn it also waits for the values.
+// a block's first turn it also waits for the values.
 template <int FIRST, int COUNT>
-__device__ __forceinline__ void attend(int turn, u32 tile, u32 ks, u32 vs, float factor, int len, bool weigh,
+__device__ __forceinline__ void attend(bool is_first, u32 tile, u32 ks, u32 vs, float factor, int len, bool weigh,
                                        float top[2], float sum[2], float o[32]) {
     float s[COUNT / 2];
     ready();
@@ -84,7 +85,7 @@ __device__ __forceinline__ void attend(int turn, u32 tile, u32 ks, u32 vs, float
     u32 p[COUNT / 4];
 #pragma unroll
     for (int i = 0; i < COUNT / 4; i++) p[i] = pair(s[2 * i], s[2 * i + 1]);
-    if (FIRST == 0 && turn == 0) arrived<0>();
+    if (FIRST == 0 && is_first) arrived<0>();
     ready();
 #pragma unroll
     for (int step = 0; step < COUNT / 16; step++)
@@ -112,15 +113,16 @@ attention_whole_forward(Shape shape, Rows q, Rows k, Rows v, Element *out, float
     float value_unit = values.unit();
     arrived<1>();
 #pragma unroll 1
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (int turn = blockIdx.x; turn < TURNS; turn += gridDim.x) {
         int first = (turn * 2 + group) * 64, row = first + WARP_ROW;
+        bool is_first = turn == blockIdx.x;
         // Both warpgroups take the first turn, which has a barrier for all threads.
-        if (turn && first >= len) return;
+        if (!is_first && first >= len) return;
         u32 tile = qs + first * ROW_BYTES;
         float top[2], sum[2], o[32];
-        attend<0, PART>(turn, tile, ks, vs, scale * LOG2E, len, row < len, top, sum, o);
+        attend<0, PART>(is_first, tile, ks, vs, scale * LOG2E, len, row < len, top, sum, o);
 #if TOKENS > PART
-        attend<PART, TOKENS - PART>(turn, tile, ks, vs, scale * LOG2E, len, row < len, top, sum, o);
+        attend<PART, TOKENS - PART>(is_first, tile, ks, vs, scale * LOG2E, len, row < len, top, sum, o);
 #endif
         for (int half = 0; half < 2; half++)
             for (int step = 1; step < 4; step *= 2) sum[half] += __shfl_xor_sync(~0u, sum[half], step);
