@@ -41,7 +41,7 @@ pub(crate) struct ComputeFlags {
     /// Device; see `paint list devices` [default: cpu]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Precision of products; a CPU has f32, tf32 and int8, a GPU f32, tf32 and bf16 [default: f32]
+    /// Precision of products; a CPU has f32, tf32 and int8, a GPU f32, tf32, bf16 and fp8 [default: f32]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Precision::ALL.map(|(name, _)| name)))]
     pub(crate) precision: Option<String>,
     #[command(flatten)]

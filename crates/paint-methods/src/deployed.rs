@@ -6,10 +6,9 @@ use std::sync::Arc;
 use paint_nn::backbone::Backbone;
 use paint_tensor::Tensor;
 
-use crate::Result;
-use crate::images::{self, Check};
 use crate::learner::Learner;
 use crate::method::{Method, Predictor, State, Step};
+use crate::{Result, images};
 
 /// What distinguishes one baseline from another. A clone is a snapshot.
 pub(crate) trait Adapt: Clone + Send + Sync + 'static {
@@ -94,10 +93,8 @@ impl<A: Adapt> Predictor for Reader<A> {
 }
 
 fn checked<A: Adapt>(method: &A, images: &Tensor) -> Result<Tensor> {
-    let check = Check::begin(images, method.learner().spec())?;
-    let logits = method.predict(&images.detach());
-    check.finish()?;
-    logits
+    images::check(images, method.learner().spec())?;
+    method.predict(&images.detach())
 }
 
 impl<A: Adapt> Method for Deployed<A> {

@@ -49,8 +49,8 @@ pub trait Predictor: Send + Sync {
 pub trait Method: Send {
     /// Adapts to a batch and predicts it. After an error the state is what it was before.
     fn step(&mut self, images: &Tensor) -> Result<Step>;
-    /// The same where the caller has what a plain forward pass of the frozen model gives for these images, so that a
-    /// method which reads it needs no such pass of its own.
+    /// The same where the caller has what a forward pass of the frozen model gives for these images, so that a method
+    /// which reads it needs no such pass of its own. The logits are those of the classes that compete.
     fn step_beside(&mut self, images: &Tensor, _frozen: &Features) -> Result<Step> {
         self.step(images)
     }

@@ -30,7 +30,7 @@ pub struct Config {
     /// Where the model lives. Default: `cpu`.
     #[serde(default = "default_device")]
     pub device: String,
-    /// How the device computes: `f32`, `tf32`, `bf16` on a GPU, or `int8` on a CPU. Default: `f32`.
+    /// How the device computes: `f32`, `tf32`, `bf16` or `fp8` on a GPU, or `int8` on a CPU. Default: `f32`.
     #[serde(default = "default_precision", skip_serializing_if = "is_default_precision")]
     pub precision: String,
     /// Threads of the processor. Default: all cores.

@@ -28,7 +28,7 @@ pub struct Config {
     /// Where the model lives. Default: `cpu`.
     #[serde(default = "config::default_device")]
     pub device: String,
-    /// The precision: `f32`, `tf32`, `bf16` on a GPU, or `int8` on a CPU. Default: `f32`.
+    /// The precision: `f32`, `tf32`, `bf16` or `fp8` on a GPU, or `int8` on a CPU. Default: `f32`.
     #[serde(
         default = "config::default_precision",
         skip_serializing_if = "config::is_default_precision"

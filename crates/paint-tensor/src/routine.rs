@@ -7,15 +7,21 @@ use crate::{Device, Error, Result, Tensor};
 
 /// A computation of fixed shape that is asked for again and again, such as the forward pass of a frozen model.
 ///
-/// The second call in a row with inputs of the same shapes is recorded, if the device can record and gains by it. Such
-/// calls are replayed from then on, which costs the host next to nothing. All other calls are simply computed.
-#[derive(Default)]
-pub struct Routine(Mutex<Known>);
+/// The second call in a row with inputs of the same shapes is recorded, if the device can record and gains by it
+/// ([`Self::after`] takes more of them). Such calls are replayed from then on, which costs the host next to nothing. All
+/// other calls are simply computed.
+pub struct Routine {
+    /// Equal calls in a row before one is recorded.
+    patience: u32,
+    known: Mutex<Known>,
+}
 
 #[derive(Default)]
 struct Known {
     last: Call,
-    /// A call that cannot be recorded, or that gains nothing.
+    /// How many calls in a row equalled the one before them.
+    repeats: u32,
+    /// Shapes of inputs with which the computation cannot be recorded, or gains nothing.
     refused: Option<Shapes>,
     recorded: Option<Recorded>,
 }
@@ -33,6 +39,8 @@ struct Call {
 struct Recorded {
     device: Device,
     call: Call,
+    /// The weights that the caller names, so that no others come to lie where they are.
+    _weights: Vec<Tensor>,
     outputs: Shapes,
     recording: Recording,
 }
@@ -41,7 +49,19 @@ fn shapes<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Shapes {
     tensors.into_iter().map(|tensor| tensor.shape().to_vec()).collect()
 }
 
+impl Default for Routine {
+    fn default() -> Self {
+        Self::after(1)
+    }
+}
+
 impl Routine {
+    /// One that records a call once so many in a row have equalled the one before them. A recording takes as long as a
+    /// few calls.
+    pub fn after(repeats: u32) -> Self {
+        Self { patience: repeats, known: Mutex::default() }
+    }
+
     /// What `compute` returns for these inputs, detached.
     ///
     /// `compute` must return the same for the same inputs. Besides them it should read only tensors that stay the same
@@ -65,17 +85,20 @@ impl Routine {
         weights: impl IntoIterator<Item = &'a Tensor>,
         compute: impl Fn(&[Tensor]) -> std::result::Result<Vec<Tensor>, E>,
     ) -> std::result::Result<Vec<Tensor>, E> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let weights = weights.into_iter().map(|weight| weight.storage().place()).collect();
-        let call = Call { inputs: shapes(inputs.iter().copied()), weights };
-        let repeated = known.last == call;
-        known.last.clone_from(&call);
-        if let Some(device) = same_device(inputs) {
-            known.discard_stale();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let weights: Vec<&Tensor> = weights.into_iter().collect();
+        let places = weights.iter().map(|weight| weight.storage().place()).collect();
+        let call = Call { inputs: shapes(inputs.iter().copied()), weights: places };
+        known.note(&call);
+        // Inside another recording this computation is part of that one.
+        let device = same_device(inputs).filter(|device| !device.backend().is_recording());
+        if let Some(device) = device {
+            known.discard_stale(&call);
             let is_refused = known.refused.as_ref() == Some(&call.inputs);
-            if repeated && !is_refused && !known.replays(&call) {
+            if known.repeats >= self.patience && !is_refused && !known.replays(&call) {
                 // If recording fails, for whatever reason, the computation itself can still be done.
-                known.recorded = Recorded::make(&device, inputs, &call, &compute).unwrap_or(None);
+                known.recorded =
+                    Recorded::make(&device, inputs, (&call, &weights), &compute).unwrap_or(None);
                 known.refused = known.recorded.is_none().then(|| call.inputs.clone());
             }
             if let Some(recorded) = known.recorded.as_ref().filter(|it| it.call == call)
@@ -91,7 +114,7 @@ impl Routine {
 
     /// Whether calls like the last one are replayed.
     pub fn is_recorded(&self) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.replays(&known.last)
     }
 }
@@ -108,11 +131,20 @@ impl Known {
         self.recorded.as_ref().is_some_and(|recorded| recorded.call == *call)
     }
 
-    /// Forgets a recording that reads a tensor which is gone.
-    fn discard_stale(&mut self) {
+    fn note(&mut self, call: &Call) {
+        if self.last == *call {
+            self.repeats = self.repeats.saturating_add(1);
+        } else {
+            self.last.clone_from(call);
+            self.repeats = 0;
+        }
+    }
+
+    /// Forgets a recording that reads a tensor which is gone, or other weights than a call has.
+    fn discard_stale(&mut self, call: &Call) {
         self.recorded.take_if(|recorded| {
             let backend = recorded.device.backend();
-            backend.is_stale(&recorded.recording)
+            recorded.call.weights != call.weights || backend.is_stale(&recorded.recording)
         });
     }
 }
@@ -121,7 +153,7 @@ impl Recorded {
     fn make<E>(
         device: &Device,
         inputs: &[&Tensor],
-        call: &Call,
+        (call, weights): (&Call, &[&Tensor]),
         compute: &impl Fn(&[Tensor]) -> std::result::Result<Vec<Tensor>, E>,
     ) -> Result<Option<Self>> {
         let output_shapes = Mutex::new(Shapes::new());
@@ -139,6 +171,7 @@ impl Recorded {
         Ok(recording.map(|recording| Self {
             device: device.clone(),
             call: call.clone(),
+            _weights: weights.iter().map(|weight| weight.detach()).collect(),
             outputs,
             recording,
         }))

@@ -192,6 +192,11 @@ impl Tensor {
 pub struct Fetch(backend::Fetch);
 
 impl Fetch {
+    /// Whether they are on the host already, as those of a CPU are.
+    pub fn is_here(&self) -> bool {
+        matches!(self.0, backend::Fetch::Here(_))
+    }
+
     /// Waits for them.
     pub fn finish(self) -> Result<Vec<f32>> {
         match self.0 {

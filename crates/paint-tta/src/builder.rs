@@ -93,7 +93,7 @@ impl Builder {
         self
     }
 
-    /// The precision: `f32`, `tf32`, `bf16` on a GPU, or `int8` on a CPU. Default: `f32`.
+    /// The precision: `f32`, `tf32`, `bf16` or `fp8` on a GPU, or `int8` on a CPU. Default: `f32`.
     pub fn precision(mut self, precision: impl Into<String>) -> Self {
         self.config.precision = precision.into();
         self

@@ -46,7 +46,7 @@ impl Storage {
         }
     }
 
-    /// Where the elements are. Another storage is there only once this one is gone.
+    /// Where the first element is. While this storage lives, no other memory is handed out there.
     pub(crate) fn place(&self) -> u64 {
         match self {
             Self::Cpu(slab) => slab.place(),
@@ -141,6 +141,10 @@ pub(crate) trait Backend: DepthwiseKernels + TokenKernels + Training + Send + Sy
     /// The memory of a device that has its own.
     fn memory(&self) -> Option<Memory> {
         None
+    }
+    /// Whether this thread records a computation.
+    fn is_recording(&self) -> bool {
+        false
     }
     /// Restarts the measurement of the peak of that memory.
     fn reset_peak(&self) {}

@@ -64,7 +64,7 @@ pub(super) struct Found {
     pub(super) domain: Option<u64>,
     /// The mean of `w` over the aligned blocks.
     pub(super) weight: f64,
-    /// The logits, as the host has read them with everything else.
+    /// The logits of a pass that teaches the memory, as the host has read them with everything else.
     pub(super) logits: Vec<f32>,
 }
 
@@ -116,9 +116,13 @@ pub(super) fn forward(
     let mut weights = weights.into_inner();
     let (unread_weights, unread) = (unread_weights.into_inner(), unread.into_inner());
     let z = features.logits.reshape([features.logits.elem_count()])?;
-    let parts = [&z].into_iter().chain(&unread_weights).chain(Sums::parts(&unread));
-    let mut logits = Tensor::concat(&parts.collect::<Vec<_>>(), 0)?.to_vec()?;
-    let rest = logits.split_off(z.elem_count());
+    let z: Vec<&Tensor> = [&z].into_iter().filter(|_| mode == Mode::Learn).collect();
+    let count = z.iter().map(|z| z.elem_count()).sum();
+    let parts = z.into_iter().chain(&unread_weights).chain(Sums::parts(&unread));
+    let parts: Vec<&Tensor> = parts.collect();
+    let mut logits =
+        if parts.is_empty() { Vec::new() } else { Tensor::concat(&parts, 0)?.to_vec()? };
+    let rest = logits.split_off(count);
     let (read, sums) = rest.split_at(unread_weights.len());
     weights.extend(read.iter().copied().map(f64::from));
     let weight = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
@@ -166,12 +170,14 @@ impl AfterBlock for Aligner<'_> {
         let mut projected = None;
         if index == 0 {
             let keys = self.keys(has_patches.then_some((&tokens, prefix)))?;
-            // Something to do for a GPU while the host waits for the keys.
-            projected = if aligns { project()? } else { None };
+            if aligns && keys.are_coming() {
+                // Something to do for a GPU while the host waits.
+                projected = project()?;
+            }
             self.choose(keys, b)?;
         }
         let Some(at) = self.chosen.get() else { return Ok(tokens) };
-        if aligns && index > 0 {
+        if aligns && projected.is_none() {
             projected = project()?;
         }
         let domain = &mut self.memory.borrow_mut().domains[at];

@@ -86,6 +86,11 @@ impl ComingKeys {
         Ok(Self { images, coming: rows.fetch()?, rows, clean_images })
     }
 
+    /// Whether the host would have to wait for them.
+    pub(super) fn are_coming(&self) -> bool {
+        self.coming.as_ref().is_some_and(|coming| !coming.is_here())
+    }
+
     /// Waits for them.
     pub(super) fn finish(self) -> paint_nn::Result<Keys> {
         let Self { images, rows, coming, clean_images } = self;

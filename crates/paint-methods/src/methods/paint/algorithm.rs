@@ -106,7 +106,7 @@ impl Paint {
         self.adapt_beside(images, None)
     }
 
-    /// The same; `frozen` is what a plain forward pass of the source gives for the images, where that is known.
+    /// The same; `frozen` is what a forward pass of the source gives for the images, where that is known.
     pub(super) fn adapt_beside(
         &mut self,
         images: &Tensor,

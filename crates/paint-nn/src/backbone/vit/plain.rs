@@ -10,9 +10,17 @@ use crate::backbone::{Attention, Backbone, Features, LastBlock, Pooling, Request
 use crate::error::Result;
 use crate::params::Param;
 
+/// Equal passes in a row before one is recorded. A network that learns between every few of them gains nothing by it.
+const PATIENCE: u32 = 4;
+
 /// The replays of one network. A duplicate, which may come to other weights, has its own.
-#[derive(Default)]
 pub(super) struct Plain(Routine);
+
+impl Default for Plain {
+    fn default() -> Self {
+        Self(Routine::after(PATIENCE))
+    }
+}
 
 impl Clone for Plain {
     fn clone(&self) -> Self {
@@ -27,6 +35,11 @@ impl fmt::Debug for Plain {
 }
 
 impl Plain {
+    #[cfg(test)]
+    pub(super) fn is_recorded(&self) -> bool {
+        self.0.is_recorded()
+    }
+
     /// The features that `model` gives for images when it is asked for nothing else.
     pub(super) fn features(&self, model: &Vit, images: &Tensor) -> Result<Features> {
         let request = Request::default();

@@ -238,7 +238,6 @@ impl Gpu {
         self.staging.copy(self.stream, address, data)
     }
 
-    /// Copies from the GPU after all earlier work.
     /// Queues a copy of `bytes` on the GPU.
     pub(super) fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         self.enter()?;
@@ -247,6 +246,7 @@ impl Gpu {
             .map_err(failed("copying on the GPU"))
     }
 
+    /// Copies from the GPU after all earlier work.
     pub(super) fn copy_out(&self, address: u64, data: &mut [f32]) -> Result<()> {
         self.enter()?;
         record::refuse(self, "copying from the GPU")?;

@@ -119,7 +119,7 @@ impl Cuda {
         let [m, n, k] = [*m, *n, *k];
         let weight = words.part(start / WORD, n * k / WORD);
         let (bias, residual) = epilogue.added();
-        let in_bf16 = |x: &Storage| self.cast(on_gpu(x), Kind::Bf16);
+        let in_bf16 = |x: &Storage| self.aligned(&self.cast(on_gpu(x), Kind::Bf16)?);
         let (bias, residual) = (bias.map(in_bf16).transpose()?, residual.map(in_bf16).transpose()?);
         let (output, len) = match kind {
             Kind::F32 => (Element::E4m3, m * n / WORD),

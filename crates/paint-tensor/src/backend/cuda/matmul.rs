@@ -252,7 +252,7 @@ impl Products {
         let (alpha, beta) = (1.0_f32, if at.residual.is_some() { 1.0_f32 } else { 0.0 });
         let pointer = |address: u64| address as *const c_void;
         let [a, b, c, d] = plan.layouts;
-        // With rounded factors the result may be stored otherwise than what is added to it: then nothing is.
+        // Nothing is read where nothing is added; a result in 8 bits could not even be named as what is added to it.
         let added = at.residual.or(at.unit.is_none().then_some(at.out)).unwrap_or(0);
         // SAFETY: descriptors and addresses describe the same matrices; the caller keeps their memory alive in stream
         // order. Alpha and beta are read before the call returns.

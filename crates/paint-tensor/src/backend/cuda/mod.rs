@@ -127,6 +127,10 @@ impl Backend for Cuda {
         self.arena.reset_peak();
     }
 
+    fn is_recording(&self) -> bool {
+        record::stream(&self.gpu).is_some()
+    }
+
     fn record(&self, inputs: &[&Storage], compute: Compute<'_>) -> Result<Option<Recording>> {
         Ok(self.recorded(inputs, compute)?.map(Recording::Cuda))
     }

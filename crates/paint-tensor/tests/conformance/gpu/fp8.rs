@@ -8,8 +8,8 @@ use crate::device::gpu;
 
 /// Rows, input, hidden and output channels.
 const SIZES: [usize; 4] = [201, 192, 768, 192];
-/// Ten units of 2^-9, to which a result is rounded: factors are rounded to 2^-4, so that products of factors that are not
-/// are further away.
+/// Ten units of 2^-9, to which a result is rounded. Factors are rounded to 2^-4: the product of factors that were not
+/// rounded differs by more.
 const NEAR: f32 = 2e-2;
 
 /// The nearest number with three bits of fraction, no smaller unit than 2^-9 and at most 448.
@@ -76,6 +76,34 @@ fn layers_have_the_values_of_rounded_factors() {
             assert!(near < NEAR && far > NEAR, "layer {part}: {near} {far}");
         }
     }
+}
+
+#[test]
+fn one_row_and_parts_that_begin_anywhere_are_layers_too() {
+    let Some(device) = gpu(Precision::Fp8) else { return };
+    let x = given(&device, SIZES, None).unwrap();
+    let [_, width, outputs, _] = SIZES;
+    let whole = bits(layer(&x));
+    let row = x[0].slice(0, 7, 1).unwrap();
+    let near = gap(&bits(row.layer(&x[1], Some(&x[2]), None)), &whole[7 * outputs..][..outputs]);
+    assert!(near < NEAR, "{near}");
+    let plain = x[0].layer(&x[1], None, None).unwrap();
+    let near = gap(&bits(plain.add(&x[2])), &whole);
+    assert!(near < NEAR, "{near}");
+    // A bias at an odd place of its block.
+    let longer = Tensor::from_vec(values(outputs + 3, 2), [outputs + 3], &device).unwrap();
+    let odd = longer.slice(0, 3, outputs).unwrap();
+    let even = Tensor::from_vec(odd.to_vec().unwrap(), [outputs], &device).unwrap();
+    assert_eq!(
+        bits(x[0].layer(&x[1], Some(&odd), None)),
+        bits(x[0].layer(&x[1], Some(&even), None))
+    );
+    // A weight at an odd place is not rounded.
+    let numbers = values(outputs * width + 8, 1);
+    let longer = Tensor::from_vec(numbers, [outputs * width + 8], &device).unwrap();
+    let odd = longer.slice(0, 8, outputs * width).unwrap().reshape([outputs, width]).unwrap();
+    let linear = x[0].linear(&odd, Some(&x[2]));
+    assert_eq!(bits(x[0].layer(&odd, Some(&x[2]), None)), bits(linear));
 }
 
 #[test]

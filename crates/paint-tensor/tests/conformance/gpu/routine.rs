@@ -138,21 +138,47 @@ fn a_tensor_exchanged_for_another_is_read_by_the_next_call() {
 
 #[test]
 fn a_recording_is_replayed_with_the_weights_it_was_made_with_and_no_others() {
-    let Some(device) = gpu(Precision::F32) else { return };
-    let tensor = |seed: usize, shape: &[usize]| {
-        Tensor::from_vec(values(shape.iter().product(), seed), shape, &device).unwrap()
-    };
-    // Both live on, as where a snapshot keeps the one that a step replaced.
-    let weights = [tensor(1, &[12, 8]), tensor(2, &[12, 8])];
-    let (routine, x) = (Routine::default(), tensor(3, &[5, 8]));
-    for (call, which) in [0, 0, 0, 1, 0, 0, 1, 1, 1].into_iter().enumerate() {
-        let weight = &weights[which];
-        let compute =
-            |x: &[Tensor]| -> Result<Vec<Tensor>> { Ok(vec![x[0].linear(weight, None)?]) };
-        let given = routine.run_with(&[&x], [weight], compute).unwrap();
-        let expected = x.linear(weight, None).unwrap().to_vec().unwrap();
-        assert_eq!(given[0].to_vec().unwrap(), expected, "call {call}");
-        let is_recorded = matches!(call, 1 | 2 | 4 | 5 | 7 | 8);
-        assert_eq!(routine.is_recorded(), is_recorded, "call {call}");
+    for precision in [Precision::F32, Precision::Bf16, Precision::Fp8] {
+        let Some(device) = gpu(precision) else { return };
+        let tensor = |seed: usize, shape: &[usize]| {
+            Tensor::from_vec(values(shape.iter().product(), seed), shape, &device).unwrap()
+        };
+        // The first two live on, as where a snapshot keeps the one that a step replaced; the others end with their calls.
+        let mut weights = vec![tensor(0, &[32, 16]), tensor(1, &[32, 16])];
+        let (routine, x) = (Routine::after(2), tensor(9, &[5, 16]));
+        let calls = [0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3];
+        for (call, which) in calls.into_iter().enumerate() {
+            if which > 1 && calls[call - 1] != which {
+                weights.truncate(2);
+                weights.push(tensor(which, &[32, 16]));
+            }
+            let weight = &weights[which.min(2)];
+            let compute = |x: &[Tensor]| -> Result<Vec<Tensor>> {
+                Ok(vec![x[0].compact()?.layer(weight, None, None)?])
+            };
+            let given = routine.run_with(&[&x], [weight], compute).unwrap();
+            let expected = compute(std::slice::from_ref(&x)).unwrap()[0].to_vec().unwrap();
+            assert_eq!(given[0].to_vec().unwrap(), expected, "call {call} in {precision}");
+            let is_recorded = matches!(call, 2 | 3 | 7 | 10 | 13 | 16 | 17);
+            assert_eq!(routine.is_recorded(), is_recorded, "call {call} in {precision}");
+        }
     }
+}
+
+#[test]
+fn a_routine_inside_a_recording_is_part_of_it_and_recorded_by_itself_later() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    let x = Tensor::from_vec(values(64, 1), [8, 8], &device).unwrap();
+    let (outer, inner) = (Routine::default(), Routine::default());
+    let scaled = |given: &[Tensor]| -> Result<Vec<Tensor>> { Ok(vec![given[0].scale(2.0)?]) };
+    let nested = |given: &[Tensor]| inner.run(&[&given[0]], scaled);
+    let expected = scaled(std::slice::from_ref(&x)).unwrap()[0].to_vec().unwrap();
+    for _ in 0..4 {
+        assert_eq!(outer.run(&[&x], nested).unwrap()[0].to_vec().unwrap(), expected);
+    }
+    assert!(outer.is_recorded() && !inner.is_recorded());
+    for _ in 0..2 {
+        assert_eq!(inner.run(&[&x], scaled).unwrap()[0].to_vec().unwrap(), expected);
+    }
+    assert!(inner.is_recorded());
 }

@@ -76,7 +76,7 @@ fn grid(attention: &Attention, mode: Mode, len: usize, own: Own, shared: usize) 
     let needed = len.div_ceil(rows).max(1);
     let most = most_warps(bytes, shared);
     let blocks = needed.div_ceil(most);
-    // The pooled tokens alone would leave the loading of tiles to one warp.
+    // Few rows, such as the pooled tokens, would leave the loading of tiles to one warp.
     let warps = if needed == 1 { most } else { needed.div_ceil(blocks) };
     Grid {
         blocks: [blocks, attention.heads, attention.batch],

@@ -108,6 +108,9 @@ mod tests {
                 assert!(tokens >= len && tokens.is_multiple_of(16));
                 let [forward, backward] =
                     [forward_grid(attention, tokens, 132), backward_grid(attention, tokens)];
+                let turns_apart = turns(tokens);
+                assert_eq!(forward.blocks[0], turns_apart, "one head on 132 multiprocessors");
+                assert_eq!(forward_grid(attention, tokens, turns_apart - 1).blocks[0], 1);
                 // Two blocks of the forward kernel share a multiprocessor.
                 assert!(2 * forward.shared <= MOST_SHARED, "{len}: {}", forward.shared);
                 assert!(backward.shared <= MOST_SHARED, "{len}: {}", backward.shared);

@@ -2,8 +2,8 @@
 // channels, on Hopper: in bf16, or in fp16 (see tiles.cuh) where tf32 is asked for.
 //
 // One block works on one head of one image, or forward on one turn of it where heads are few. Blocks never share an
-// output, so results are the same bits every time. T is
-// TOKENS, the length rounded up to 16; a row of a tile takes 128 bytes.
+// output, so results are the same bits every time. T is TOKENS, the length rounded up to 16; a row of a tile takes 128
+// bytes.
 //
 // Forward: 2 warpgroups, 2 blocks per multiprocessor.
 //
