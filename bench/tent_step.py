@@ -145,6 +145,8 @@ def main():
     args = parser.parse_args()
     if args.which == "torch" and args.precision == "int8" and (args.work, args.device) != ("predict", "cpu"):
         parser.error("PyTorch's layers of 8 bits have no gradient and no GPU: --work predict --device cpu")
+    if args.which == "torch" and (args.precision == "fp8" or args.precision == "tf32" and args.device == "cpu"):
+        parser.error(f"PyTorch has no {args.precision} here")
     if args.which == "make":
         make(args)
     else:
