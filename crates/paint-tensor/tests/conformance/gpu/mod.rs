@@ -5,7 +5,7 @@ mod lane;
 mod large;
 mod routine;
 
-use paint_tensor::{Alignment, Device, Error, Noise, Precision, Result, Tensor};
+use paint_tensor::{Alignment, Device, Error, Noise, Precision, Result, Tensor, in_lane};
 
 use self::large::{LARGE, LARGEST};
 use crate::agreement::{agree, gap, results};
@@ -199,7 +199,8 @@ fn an_exponential_is_finite_as_on_the_cpu() {
 
 #[test]
 fn memory_stays_flat_while_sizes_change() {
-    let Some(device) = gpu(Precision::F32) else { return };
+    // Memory of its own, beside that of the tests that run at the same time.
+    let Some(device) = in_lane(9, || gpu(Precision::F32)) else { return };
     let step = |n: usize| {
         let x = Tensor::full([n, 65, 192], 0.5, &device).unwrap().variable();
         let w = Tensor::full([576, 192], 0.01, &device).unwrap().variable();
