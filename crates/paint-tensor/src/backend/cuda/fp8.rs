@@ -1,13 +1,13 @@
 //! Layers through which no gradient passes, with 8-bit floats (`--precision fp8`).
 //!
-//! E4M3 has four bits of exponent and three of fraction: numbers up to 448, to a 16th of themselves from 2^-6 on. What
-//! layer norms, GELU and attention give lies inside this range and is stored as it is; what is larger counts as 448. A
+//! E4M3 has four bits of exponent and three of fraction: numbers up to 448, at most a 16th of themselves off from 2^-6
+//! on. What layer norms, GELU and attention give lies inside this range and needs no unit; what is larger counts as 448. A
 //! weight is stored as `w ≈ u W` with the unit `u = max |w| / 448`, by which cuBLASLt multiplies the product. Sums, bias,
 //! activation and residual are those of bf16. The rounded weight stays beside its numbers, and between the two layers of
 //! an MLP lie 8-bit floats too.
 
 use super::buffer::{Buffer, Kind};
-use super::matmul::{Activation, Addresses, Element, Layout, Problem};
+use super::problem::{Activation, Addresses, Element, Layout, Problem};
 use super::{Cuda, on_gpu, record};
 use crate::Result;
 use crate::backend::{Chain, Epilogue, Gemm, Next, Precision, Storage};

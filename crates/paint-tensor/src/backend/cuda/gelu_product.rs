@@ -20,8 +20,8 @@ use super::buffer::Buffer;
 use super::compile::{Define, HOPPER, Source};
 use super::driver::Grid;
 use super::kernel::{Kernel, kernels};
-use super::matmul::Problem;
 use super::param::{Read, Write, structures};
+use super::problem::Problem;
 use crate::Result;
 use crate::backend::Epilogue;
 

@@ -28,6 +28,7 @@ mod param;
 mod peak;
 mod places;
 mod pool;
+mod problem;
 mod record;
 mod rows;
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! given to another tensor. Once the owner of such a tensor drops it, the recording is stale: computing again
 //! would read another tensor.
 //!
-//! A computation with a product that takes longer than its call ([`super::matmul::LARGE`]) is not recorded: there the
+//! A computation with a product that takes longer than its call ([`super::problem::LARGE`]) is not recorded: there the
 //! host is ahead of the GPU anyway.
 #![expect(unsafe_code, reason = "every call into the driver is a foreign function")]
 
