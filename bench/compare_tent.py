@@ -54,8 +54,8 @@ def compare(args, backbone, size, batch):
         forms = {"eager": [], "compile": ["--compile", "default"], "graphs": ["--compile", "reduce-overhead"]}
         forms = {form: [*which, "--precision", args.torch_precision] for form, which in forms.items()}
         forms["int8"] = ["--precision", "int8"]
-        name = lambda form: form if form == "int8" else f"{form} {args.torch_precision}"  # noqa: E731
-        programs = {f"PyTorch {name(form)}": ["torch", *forms[form]] for form in args.forms.split(",")}
+        label = lambda form: form if form == "int8" else f"{form} {args.torch_precision}"  # noqa: E731
+        programs = {f"PyTorch {label(form)}": ["torch", *forms[form]] for form in args.forms.split(",")}
         precisions = args.precisions.split(",")
         ours = {f"paint_tta {precision}": ["paint", "--precision", precision] for precision in precisions}
         programs |= ours
@@ -86,7 +86,8 @@ def main():
     parser.add_argument("--repeat", type=int, default=3, help="steps per round")
     parser.add_argument("--work", choices=["step", "predict"], default="step")
     parser.add_argument("--forms", default="eager", help="of PyTorch: eager,compile,graphs,int8 (all linear layers)")
-    parser.add_argument("--torch-precision", choices=["f32", "tf32", "bf16"], default="f32", help="of PyTorch's forms but int8")
+    precisions = ["f32", "tf32", "bf16"]
+    parser.add_argument("--torch-precision", choices=precisions, default="f32", help="of PyTorch's forms but int8")
     parser.add_argument("--precisions", default="f32", help="of paint_tta: f32,tf32,bf16,fp8,int8")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     args = parser.parse_args()

@@ -78,6 +78,7 @@ mod batch_norm;
 mod config;
 mod domain;
 mod gradient;
+mod keys;
 mod memory;
 mod recentre;
 mod statistic_loss;

@@ -142,12 +142,12 @@ pub(crate) trait Backend: DepthwiseKernels + TokenKernels + Training + Send + Sy
     fn memory(&self) -> Option<Memory> {
         None
     }
+    /// Restarts the measurement of the peak of that memory.
+    fn reset_peak(&self) {}
     /// Whether this thread records a computation.
     fn is_recording(&self) -> bool {
         false
     }
-    /// Restarts the measurement of the peak of that memory.
-    fn reset_peak(&self) {}
     /// Records a computation for inputs of these sizes; none if it cannot be recorded or would gain nothing.
     fn record(&self, _inputs: &[&Storage], _compute: Compute<'_>) -> Result<Option<Recording>> {
         Ok(None)

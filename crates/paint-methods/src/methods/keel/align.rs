@@ -8,7 +8,8 @@ use paint_tensor::{Aligned, Alignment, Device, Tensor};
 
 use super::config::Config;
 use super::domain::Domain;
-use super::memory::{ComingKeys, Memory};
+use super::keys::ComingKeys;
+use super::memory::Memory;
 use super::sums::Sums;
 use super::transport::{Counts, Map};
 use crate::Result;

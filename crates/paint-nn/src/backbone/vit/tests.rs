@@ -394,38 +394,3 @@ fn the_last_block_gives_every_token_where_that_is_asked_for() {
     // The kernels of a whole and of a pooled block add in different orders.
     close(&whole, &plain, 1e-5);
 }
-
-/// On the device that `PAINT_TEST_DEVICE` names: a GPU records plain passes, the CPU computes them every time.
-#[test]
-fn a_plain_pass_has_the_bits_of_its_parts_whatever_came_before() {
-    let device = std::env::var("PAINT_TEST_DEVICE")
-        .map_or_else(|_| Device::cpu(), |name| Device::from_name(&name).unwrap());
-    let config = VitConfig { depth: 2, ..VitConfig::tiny_patch4_32() };
-    let options = BuildOptions::new(&device);
-    let build = |seed| Vit::build("test", config, Weights::Random(Seed(seed)), &options).unwrap();
-    let (mut model, other) = (build(0), build(1));
-    let pixels = |seed: usize| {
-        let values = (0..2 * 3 * 32 * 32).map(|i| ((i * 37 + seed * 11) % 101) as f32 / 101.0);
-        Tensor::from_vec(values.collect(), [2, 3, 32, 32], &device).unwrap()
-    };
-    let check = |model: &Vit, images: &Tensor, request: &Request<'_>| {
-        let parts = model.forward_embedded(&model.embed(images).unwrap(), request).unwrap();
-        let whole = model.forward(images, request).unwrap();
-        assert_eq!(whole.logits.to_vec().unwrap(), parts.logits.to_vec().unwrap());
-        assert_eq!(whole.pooled.to_vec().unwrap(), parts.pooled.to_vec().unwrap());
-    };
-    let classes = Request { classes: Some(&[3, 1]), ..Request::default() };
-    let id = model.params().id("blocks.0.mlp.fc1.weight").unwrap();
-    let weights = [&model, &other].map(|model| model.params()[id].clone());
-    for round in 0..3 {
-        for weight in &weights {
-            model.params_mut().set(id, weight).unwrap();
-            for step in 0..8 {
-                check(&model, &pixels(step + round), &Request::default());
-            }
-            assert_eq!(model.plain.is_recorded(), device.memory().is_some());
-            check(&model, &pixels(0), &classes);
-            check(&model.clone(), &pixels(1), &Request::default());
-        }
-    }
-}

@@ -1,5 +1,8 @@
 //! Buffers of elements: taking them, converting between kinds, and the launches that most operations share.
 
+use std::sync::OnceLock;
+
+use super::arena::Block;
 use super::buffer::{Buffer, Kind};
 use super::compile::Define;
 use super::driver::Grid;
@@ -139,21 +142,30 @@ impl Cuda {
         match (x.kind, kind) {
             (Kind::F32, Kind::Bf16) => {
                 let (whole, start) = x.whole();
-                let half = if let Some(half) = x.block.half.get() {
-                    half.clone()
-                } else {
-                    let half = self.converted(&whole, kind)?;
-                    if record::may_keep(&self.gpu, &x.block) {
-                        x.block.half.get_or_init(|| half).clone()
-                    } else {
-                        half
-                    }
-                };
+                let half = self.beside(&x.block, &x.block.half, || self.converted(&whole, kind))?;
                 Ok(half.part(start, x.len()))
             }
             (Kind::Bf16, Kind::F32) => self.converted(x, kind),
             _ => Ok(x.clone()),
         }
+    }
+
+    /// What `make` makes of a block: once, and then kept at its `place` beside the block.
+    pub(super) fn beside<T: Clone>(
+        &self,
+        block: &Block,
+        place: &OnceLock<T>,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if let Some(known) = place.get() {
+            return Ok(known.clone());
+        }
+        let made = make()?;
+        Ok(if record::may_keep(&self.gpu, block) {
+            place.get_or_init(|| made).clone()
+        } else {
+            made
+        })
     }
 
     /// The same elements at a multiple of 16 bytes, which vector loads need: a part may begin anywhere.

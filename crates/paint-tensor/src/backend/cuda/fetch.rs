@@ -69,8 +69,8 @@ impl Cuda {
         self.queued(&x).map(Some).map_err(failed("copying from the GPU"))
     }
 
-    /// The numbers themselves, for which the host waits. A small number of them goes through a
-    /// [`Fetched`]: the driver would copy them in two steps.
+    /// The numbers themselves, for which the host waits. A small number of them goes through a [`Fetched`]: the driver
+    /// would copy them in two steps.
     pub(super) fn downloaded(&self, x: &Storage) -> Result<Vec<f32>> {
         record::refuse(&self.gpu, "copying from the GPU")?;
         let x = self.widened(x)?;

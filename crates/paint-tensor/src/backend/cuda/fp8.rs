@@ -8,7 +8,7 @@
 
 use super::buffer::{Buffer, Kind};
 use super::problem::{Activation, Addresses, Element, Layout, Problem};
-use super::{Cuda, on_gpu, record};
+use super::{Cuda, on_gpu};
 use crate::Result;
 use crate::backend::{Chain, Epilogue, Gemm, Next, Precision, Storage};
 
@@ -89,14 +89,13 @@ impl Cuda {
             return Ok(None);
         }
         let (size, epilogue) = ([gemm.m, gemm.n, gemm.k], gemm.epilogue);
-        Ok(Some(Layer { size, weight: self.rounded(weight, &whole)?, start, epilogue }))
+        let block = &weight.block;
+        let weight = self.beside(block, &block.rounded, || self.rounded(&whole))?;
+        Ok(Some(Layer { size, weight, start, epilogue }))
     }
 
-    /// The whole block of a weight in E4M3, made once and kept with it.
-    fn rounded(&self, weight: &Buffer, whole: &Buffer) -> Result<Rounded> {
-        if let Some(known) = weight.block.rounded.get() {
-            return Ok(known.clone());
-        }
+    /// The whole block of a weight in E4M3.
+    fn rounded(&self, whole: &Buffer) -> Result<Rounded> {
         let (largest, unit) = (self.take_f32(1)?, self.take_f32(1)?);
         let words = self.take_f32(whole.len() / WORD)?;
         let (kernels, n) = (&self.kernels.fp8, whole.len());
@@ -105,12 +104,7 @@ impl Cuda {
         self.each(&kernels.largest, n / WORD, n, (whole.read(), largest.write(), n as i64))?;
         let params = (whole.read(), largest.read(), unit.write(), words.write(), n as i64);
         self.each(&kernels.round_weight, n / WORD, n, params)?;
-        let rounded = Rounded { words, unit };
-        Ok(if record::may_keep(&self.gpu, &weight.block) {
-            weight.block.rounded.get_or_init(|| rounded).clone()
-        } else {
-            rounded
-        })
+        Ok(Rounded { words, unit })
     }
 
     /// `epilogue(input · weightᵀ)` in bf16, or as words of 8-bit floats where `kind` is `f32`.
